@@ -1,0 +1,92 @@
+"""What a command is. The command line, ``%msprobe`` and other front ends run the same objects."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+
+class CommandUsageError(Exception):
+    """A command line that cannot be understood; the message includes the usage."""
+
+
+class CommandHelp(Exception):
+    """``--help`` was asked for; the message is the help text."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises instead of ending the process, which would end a notebook's kernel."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise :class:`CommandUsageError`."""
+        raise CommandUsageError(f"{message}\n{self.format_usage().rstrip()}")
+
+    def print_help(self, file: Any = None) -> None:
+        """Raise :class:`CommandHelp`."""
+        raise CommandHelp(self.format_help())
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Raise, see :meth:`error`."""
+        raise CommandUsageError(message or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a command runs.
+
+    Attributes
+    ----------
+    variables : mapping
+        Notebook variables that may stand where a path is expected; empty on the command line.
+    interactive : bool
+        In a notebook: results are returned and shown there, files are written only when asked
+        for.
+    say : callable
+        Called with messages about files written and the like.
+    """
+
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    interactive: bool = False
+    say: Callable[[str], None] = print
+
+    def resolve(self, text: str) -> Any:
+        """The variable of that name, else the text itself as a path or URL."""
+        return self.variables.get(text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes
+    ----------
+    name, help : str
+    arguments : callable
+        Adds its arguments to a parser.
+    run : callable
+        ``run(arguments, context)`` does the work and returns the result object.
+    paths : frozenset of str
+        Names of the arguments that are paths, for completion.
+    """
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Context], Any]
+    paths: frozenset[str] = frozenset()
+
+
+def numbers(text: str) -> list[int]:
+    """A comma list of integers and ranges such as ``0,2-4``, as an argument type."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            found += range(int(first), int(last) + 1) if dash else [int(first)]
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no list of numbers such as 0,2-4"
+            ) from None
+    return sorted(set(found))

@@ -1,0 +1,1 @@
+"""Comparing two runs: matching, metrics, verdicts and what they mean."""

@@ -1,0 +1,300 @@
+"""Comparing two runs: pairing their packs, and driving the work.
+
+Names, dtypes, shapes and statistics are compared a pack at a time. Tensor data are compared in
+blocks of pairs; the same block function runs in threads. An interrupt keeps what is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import numpy as np
+
+from msprobe_nb.comparison.part import Part, pending_rows, put_block, start_part
+from msprobe_nb.comparison.result import Comparison
+from msprobe_nb.comparison.sides import side_of
+from msprobe_nb.comparison.tensors import compare_block
+from msprobe_nb.errors import (
+    CompareError,
+    FrameworkMismatchError,
+    MsProbeError,
+    NoCommonRankError,
+    TaskMismatchError,
+    UsageError,
+)
+from msprobe_nb.formats import open_run
+from msprobe_nb.progress import track
+from msprobe_nb.store import Pack, Run
+from msprobe_nb.store.pack import CHECKSUM_MODE, STATISTICS_MODE, STRUCTURE_MODE, TENSOR_MODE
+from msprobe_nb.text import brief
+
+RULES = ("msprobe",)
+_BLOCK_PAIRS = 500
+_BLOCK_BYTES = 32 << 20
+_FRAMEWORKS = {
+    ("pytorch", "pytorch"),
+    ("mindspore", "mindspore"),
+    ("mindtorch", "mindtorch"),
+    ("mindtorch", "pytorch"),
+    ("mindtorch", "mindspore"),
+    ("mindspore", "pytorch"),
+    ("mindspore", "mindtorch"),
+}
+
+
+def compare(
+    target: str | os.PathLike[str] | Run,
+    golden: str | os.PathLike[str] | Run,
+    *,
+    rules: str = "msprobe",
+    steps: int | Sequence[int] | None = None,
+    ranks: int | Sequence[int] | None = None,
+    progress: bool = True,
+) -> Comparison:
+    """Compare a target run with a golden run.
+
+    Parameters
+    ----------
+    target, golden : Run, path or URL
+        The run under suspicion and the reference; both of one task.
+    rules : str
+        ``msprobe``: the verdict rules of the official tool.
+    steps, ranks : int or sequence of int, optional
+        Only these.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Comparison
+        Also after an interrupt, with what was done until then (``complete`` is False).
+
+    Raises
+    ------
+    TaskMismatchError, FrameworkMismatchError, NoCommonRankError
+        The runs cannot be compared.
+    UsageError
+        Unknown rules.
+    """
+    if rules not in RULES:
+        raise UsageError(f"unknown rules {rules!r}", remedy=f"Choose one of {', '.join(RULES)}")
+    ours, theirs = open_run(target), open_run(golden)
+    pairs, notes = pair_packs(ours, theirs, _as_list(steps), _as_list(ranks))
+    result = Comparison(ours.url, theirs.url, [], notes=notes)
+    with track(len(pairs), "compare", "rank", show=progress and len(pairs) > 1) as bar:
+        try:
+            for one, other in pairs:
+                _compare_packs(result, one, other, len(pairs) > 1, progress)
+                bar.update(1)
+        except KeyboardInterrupt:
+            result.complete = False
+    if not result.parts and result.complete and result.failures:
+        raise result.failures[0]
+    return result
+
+
+def _as_list(values: int | Sequence[int] | None) -> list[int] | None:
+    return values if values is None else [values] if isinstance(values, int) else list(values)
+
+
+# ---------------------------------------------------------------- pairing
+
+
+def pair_packs(
+    target: Run, golden: Run, steps: Sequence[int] | None, ranks: Sequence[int] | None
+) -> tuple[list[tuple[Pack, Pack]], list[str]]:
+    """Packs of equal step and rank, and what was left out.
+
+    A path to one step or one rank folder names it, so its number does not have to agree with the
+    other side's.
+    """
+    free_step = target.depth != "root" and golden.depth != "root"
+    free_rank = target.depth == golden.depth == "pack"
+    theirs = {_place(pack, free_step, free_rank): pack for pack in golden}
+    pairs: list[tuple[Pack, Pack]] = []
+    alone: list[Pack] = []
+    for pack in target:
+        if _unwanted(pack, steps, ranks):
+            theirs.pop(_place(pack, free_step, free_rank), None)
+            continue
+        partner = theirs.pop(_place(pack, free_step, free_rank), None)
+        if partner is None:
+            alone.append(pack)
+        else:
+            pairs.append((pack, partner))
+    left = [pack for pack in theirs.values() if not _unwanted(pack, steps, ranks)]
+    if not pairs:
+        raise NoCommonRankError(
+            f"no step and rank is in both runs: the target has steps {brief(target.steps)} and "
+            f"ranks {brief(target.ranks)}, the golden steps {brief(golden.steps)} and ranks "
+            f"{brief(golden.ranks)}",
+            file=target.url,
+            remedy="Check 'steps' and 'ranks', or point both paths to one rank folder each to "
+            "compare them whatever their numbers",
+        )
+    notes = [
+        f"{len(packs)} recordings are only in the {side}: {_listed(packs)}"
+        for side, packs in (("target", alone), ("golden", left))
+        if packs
+    ]
+    return pairs, notes
+
+
+def _place(pack: Pack, free_step: bool, free_rank: bool) -> tuple[int, int]:
+    return (0 if free_step else pack.step, 0 if free_rank else pack.rank)
+
+
+def _unwanted(pack: Pack, steps: Sequence[int] | None, ranks: Sequence[int] | None) -> bool:
+    return (steps is not None and pack.step not in steps) or (
+        ranks is not None and pack.rank not in ranks
+    )
+
+
+def _listed(packs: Sequence[Pack]) -> str:
+    shown = [f"step {pack.step} rank {pack.rank}" for pack in packs[:4]]
+    return ", ".join(shown) + (" ..." if len(packs) > 4 else "")
+
+
+# ---------------------------------------------------------------- one pair of packs
+
+
+def _compare_packs(
+    result: Comparison, target: Pack, golden: Pack, several: bool, progress: bool
+) -> None:
+    """Compare one pair of packs and add it to the result.
+
+    Among several pairs, one that fails becomes a note.
+    """
+    try:
+        mode = common_mode(target, golden, result.notes)
+        part = start_part(side_of(target), side_of(golden), mode)
+    except MsProbeError as error:
+        if not several:
+            raise
+        result.failures.append(error)
+        result.notes.append(f"step {target.step} rank {target.rank} was not compared: {error}")
+        return
+    for pack in (target, golden):
+        result.notes += [note for note in pack.notes if note not in result.notes]
+    result.parts.append(part)
+    if mode == TENSOR_MODE:
+        _compare_data(part, progress)
+
+
+def common_mode(target: Pack, golden: Pack, notes: list[str]) -> str:
+    """The mode in which two packs can be compared.
+
+    Raises
+    ------
+    TaskMismatchError, FrameworkMismatchError, CompareError
+        They cannot.
+    """
+    _check_frameworks(target, golden, notes)
+    for side, pack in (("target", target), ("golden", golden)):
+        if pack.info.task is None:
+            raise TaskMismatchError(
+                f"the {side} does not say which task recorded it",
+                file=pack.where,
+                key="task",
+                remedy='Add "task": "statistics" or "tensor" to the file',
+            )
+    tasks = target.info.task, golden.info.task
+    if tasks[0] != tasks[1]:
+        raise TaskMismatchError(
+            f"the target was recorded with task {tasks[0]!r}, the golden with {tasks[1]!r}",
+            file=target.where,
+            remedy="Record both with the same task",
+        )
+    if tasks[0] == STRUCTURE_MODE:
+        return STRUCTURE_MODE
+    if tasks[0] not in (STATISTICS_MODE, TENSOR_MODE):
+        raise TaskMismatchError(
+            f"recordings of task {tasks[0]!r} hold nothing to compare",
+            file=target.where,
+            key="task",
+            remedy="Record with task 'statistics' or 'tensor'",
+        )
+    if target.is_debug != golden.is_debug and len(target.index) and len(golden.index):
+        raise CompareError(
+            "one side was saved by hand (debug.json), the other recorded by hooks (dump.json)",
+            file=target.where,
+            remedy="Compare recordings of the same kind",
+        )
+    modes = target.mode, golden.mode
+    if len(target.index) and len(golden.index) and modes[0] != modes[1]:
+        raise TaskMismatchError(
+            "check values (summary mode md5 or xor) were recorded on one side only",
+            file=target.where,
+            remedy="Record both with the same summary_mode",
+        )
+    return CHECKSUM_MODE if CHECKSUM_MODE in modes else modes[0]
+
+
+def _check_frameworks(target: Pack, golden: Pack, notes: list[str]) -> None:
+    found = []
+    for pack in (target, golden):
+        if pack.info.framework is None:
+            note = f"{pack.where}: no framework recorded, taken as pytorch"
+            if note not in notes:
+                notes.append(note)
+        found.append(pack.info.framework or "pytorch")
+    if tuple(found) not in _FRAMEWORKS:
+        raise FrameworkMismatchError(
+            f"a {found[0]!r} target cannot be compared with a {found[1]!r} golden",
+            file=target.where,
+            key="framework",
+            remedy="Supported frameworks are pytorch, mindspore and mindtorch; a MindSpore run is "
+            "the target, a PyTorch run the golden",
+        )
+
+
+# ---------------------------------------------------------------- tensor data
+
+
+def _compare_data(part: Part, progress: bool) -> None:
+    """Compare the tensor data of a part, block by block in threads."""
+    rows = pending_rows(part)
+    with track(len(rows), "tensors", "pair", show=progress) as bar:
+        for done, block in _run_blocks(part, rows):
+            put_block(part, done, block)
+            bar.update(len(done))
+
+
+def _run_blocks(part: Part, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+    blocks = list(_blocks(part, rows))
+    work = [(block, _task(part, block)) for block in blocks]
+    if len(blocks) < 2:
+        for block, task in work:
+            yield block, task()
+        return
+    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, 8)) as pool:
+        futures = {pool.submit(task): block for block, task in work}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _task(part: Part, rows: np.ndarray) -> Callable[[], Any]:
+    partners = part.pairs.golden[rows].tolist()
+    target, golden = part.target.pack, part.golden.pack
+    return lambda: compare_block(target, golden, rows.tolist(), partners)
+
+
+def _blocks(part: Part, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows cut into blocks of at most 500 pairs or about 32 MB a side."""
+    shapes = part.target.index.shape
+    sizes = [4 * int(np.prod(shape or (1,), dtype=object)) for shape in shapes.values]
+    start, size = 0, 0
+    for at, row in enumerate(rows.tolist()):
+        size += sizes[shapes.codes[row]]
+        if at + 1 - start >= _BLOCK_PAIRS or size >= _BLOCK_BYTES:
+            yield rows[start : at + 1]
+            start, size = at + 1, 0
+    if start < len(rows):
+        yield rows[start:]

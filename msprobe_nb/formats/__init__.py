@@ -1,0 +1,59 @@
+"""Reading what others wrote, and opening anything that is a run."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msprobe_nb.errors import NotARunError
+from msprobe_nb.store import Run, is_store, open_store
+from msprobe_nb.store.sources import LocalSource, open_source
+
+
+def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **options: Any) -> Run:
+    """Open a run: our store or a folder of the official tool, local, zipped or at a URL.
+
+    Parameters
+    ----------
+    path : path, URL or Run
+        A run store, a dump folder (the root, one ``step``, one ``rank`` or ``proc`` folder), a
+        ``dump.json`` or ``debug.json``, a ``.zip`` of these, or any fsspec URL. A Run is returned
+        unchanged.
+    salvage : bool
+        Read the whole entries of a truncated ``dump.json`` instead of refusing it.
+    **options
+        Passed to the fsspec file system of a URL.
+
+    Returns
+    -------
+    Run
+        Opened lazily: only folder names are read here.
+
+    Raises
+    ------
+    PathNotFoundError
+        Nothing exists there.
+    NotARunError
+        Something exists that is neither.
+    """
+    if isinstance(path, Run):
+        return path
+    from msprobe_nb.formats.msprobe.tree import OfficialTree, find_packs, single_file
+
+    text = os.fspath(path)
+    if "://" not in text and os.path.isfile(text) and not text.endswith(".zip"):
+        folder, name = os.path.split(text)
+        tree: OfficialTree | None = single_file(LocalSource(folder or "."), name, salvage=salvage)
+    else:
+        source = open_source(text, **options)
+        if is_store(source):
+            return open_store(source)
+        tree = find_packs(source, salvage=salvage)
+    if tree is None:
+        raise NotARunError(
+            "neither a run store nor a dump folder (no zarr.json, dump.json or step folders)",
+            file=text,
+            remedy="Open the folder that holds step0, step1 ..., or list what is there with "
+            "%msprobe ls",
+        )
+    return Run(tree.packs, text, kind="msprobe", depth=tree.depth, notes=tree.notes)

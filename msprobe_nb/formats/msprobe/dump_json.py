@@ -1,0 +1,258 @@
+"""Reading ``dump.json`` and ``debug.json``.
+
+Fast for what the official tool writes, tolerant for everything else.
+
+The fast path decodes the outer object once, keeps every entry as a slice of the file's bytes
+and decodes it when its turn comes, so memory stays near the size of the file. It needs strict
+JSON; the literals ``NaN`` and ``Infinity`` that the official writer uses are replaced before
+parsing by texts that no JSON file can contain unescaped. Whatever the fast path refuses (lone
+surrogates, literals inside lists, repeated names, a layout other than the official one) goes
+through a scanner on the standard library, which also finds where a truncated file breaks off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from msprobe_nb.errors import FormatError, InvalidJSONError
+
+# As in store.jsonsafe, which puts the numbers back.
+_REPLACED = (
+    (b": NaN", b': "\\u0000nan"'),
+    (b": Infinity", b': "\\u0000inf"'),
+    (b": -Infinity", b': "\\u0000-inf"'),
+)
+_HEADER_INDENT = b'\n "'  # a top-level key in the layout of the official writer
+_ENTRY_INDENT = b'\n  "'  # an entry's key in the layout of the official writer
+_TAIL = 1 << 16
+MAX_DEPTH = 400
+TOO_DEEP = object()  # stands for an entry that nests too deeply to be decoded
+_RESTORE = "Restore it from the original recording"
+
+
+class _Outer(msgspec.Struct):
+    data: dict[str, msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    task: Any = None
+    level: Any = None
+    framework: Any = None
+    dump_data_dir: Any = None
+
+
+@dataclass(slots=True)
+class DumpFile:
+    """A parsed dump file.
+
+    Attributes
+    ----------
+    header : dict
+        All top-level keys but ``data``.
+    count : int
+        Number of entries.
+    repeated : list of str
+        Entry names that occur more than once.
+    truncated : InvalidJSONError or None
+        Where the file breaks off, when only its whole entries were read.
+    """
+
+    header: dict[str, Any]
+    count: int
+    _pairs: Any
+    repeated: list[str] = field(default_factory=list)
+    truncated: InvalidJSONError | None = None
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        """(name, entry) in file order; the entry as JSON bytes (``msgspec.Raw``) or decoded."""
+        yield from self._pairs
+
+    def release(self) -> None:
+        """Forget the entries; header and findings stay."""
+        self._pairs = ()
+
+
+def parse_dump(raw: bytes, file: str, *, salvage: bool = False) -> DumpFile:
+    """Parse a dump file.
+
+    Parameters
+    ----------
+    raw : bytes
+        The file.
+    file : str
+        Its path, for messages.
+    salvage : bool
+        Return the whole entries of a truncated file instead of raising.
+
+    Raises
+    ------
+    InvalidJSONError
+        Not JSON, not UTF-8, or truncated.
+    FormatError
+        JSON, but not a dump: no ``data``, or ``data`` is no object.
+    """
+    if not raw.strip():
+        raise InvalidJSONError("the file is empty", file=file, remedy=_RESTORE)
+    fast = _parse_fast(raw)
+    return fast if fast is not None else _parse_tolerant(raw, file, salvage)
+
+
+def _parse_fast(raw: bytes) -> DumpFile | None:
+    text = raw
+    if b"NaN" in raw or b"Infinity" in raw:
+        for literal, replacement in _REPLACED:
+            text = text.replace(literal, replacement)
+    try:
+        outer = msgspec.json.decode(text, type=_Outer)
+        if outer.data is msgspec.UNSET:
+            return None
+        # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
+        # repeated key (of which a dictionary keeps only the last) shows as a surplus.
+        keys = text.count(_ENTRY_INDENT)
+        if keys != len(outer.data):
+            return None
+        header = _header(text, outer)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    return DumpFile(header, len(outer.data), outer.data.items())
+
+
+def _header(text: bytes, outer: _Outer) -> dict[str, Any]:
+    data = text.find(b'\n "data"')
+    known = [
+        key
+        for key in _Outer.__struct_fields__
+        if key == "data" or text.find(f'\n "{key}"'.encode(), 0, data) >= 0
+    ]
+    # Searching backwards through all entries is slow; a key after them stands near the end.
+    behind = text.rfind(_HEADER_INDENT, max(data + 1, len(text) - _TAIL)) >= 0
+    if not behind and text.count(_HEADER_INDENT, 0, data) == len(known) - 1:
+        return {key: getattr(outer, key) for key in known if key != "data"}
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return {key: msgspec.json.decode(raw) for key, raw in fields.items() if key != "data"}
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class _Scanner:
+    """Walks the outer object and ``data`` key by key, keeping repeated keys."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.decoder = json.JSONDecoder()
+
+    def skip(self) -> str:
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+        return self.text[self.at : self.at + 1]
+
+    def expect(self, character: str) -> None:
+        if self.skip() != character:
+            raise json.JSONDecodeError(f"expected {character!r}", self.text, self.at)
+        self.at += 1
+
+    def value(self) -> Any:
+        self.skip()
+        value, self.at = self.decoder.raw_decode(self.text, self.at)
+        return value
+
+    def walk_keys(self) -> Iterator[str]:
+        """Keys of the object at the cursor; the caller consumes each value."""
+        self.expect("{")
+        if self.skip() == "}":
+            self.at += 1
+            return
+        while True:
+            if self.skip() != '"':
+                raise json.JSONDecodeError("expected a name", self.text, self.at)
+            key = self.value()
+            self.expect(":")
+            yield key
+            if self.skip() == "}":
+                self.at += 1
+                return
+            self.expect(",")
+
+
+def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidJSONError(
+            f"the file is not UTF-8 (byte {error.start} is 0x{raw[error.start]:02x})",
+            file=file,
+            remedy=_RESTORE,
+        ) from None
+    scanner = _Scanner(text)
+    header: dict[str, Any] = {}
+    pairs: list[tuple[str, Any]] | None = None
+    try:
+        if scanner.skip() != "{":
+            raise FormatError("the file holds no JSON object", file=file, remedy=_RESTORE)
+        for key in scanner.walk_keys():
+            if key != "data":
+                header[key] = scanner.value()
+            elif scanner.skip() == "{":
+                pairs = []
+                for name in scanner.walk_keys():
+                    pairs.append((name, scanner.value()))
+            else:
+                kind = type(scanner.value()).__name__
+                raise FormatError(
+                    f"'data' is a {kind}, expected an object of entries",
+                    file=file,
+                    key="data",
+                    remedy="Record it again, or point to a dump.json of the official tool",
+                )
+        if scanner.skip():
+            raise json.JSONDecodeError("extra text after the end", text, scanner.at)
+    except (json.JSONDecodeError, RecursionError) as error:
+        fault = _describe(error, scanner, file, pairs)
+        if not (salvage and pairs):
+            raise fault from None
+        return _finish(header, pairs, fault)
+    if pairs is None:
+        raise FormatError(
+            "'data' is missing",
+            file=file,
+            key="data",
+            remedy="Point to a dump.json or debug.json of the official tool",
+        )
+    return _finish(header, pairs, None)
+
+
+def _describe(
+    error: Exception, scanner: _Scanner, file: str, pairs: list[tuple[str, Any]] | None
+) -> InvalidJSONError:
+    text = scanner.text
+    if isinstance(error, RecursionError):
+        return InvalidJSONError(
+            f"values nest deeper than {MAX_DEPTH} levels near character {scanner.at}",
+            file=file,
+            remedy=_RESTORE,
+        )
+    assert isinstance(error, json.JSONDecodeError)
+    whole = f"; {len(pairs)} whole entries stand before" if pairs else ""
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+        return InvalidJSONError(
+            f"the file ends in the middle (after {len(text)} characters){whole}",
+            file=file,
+            remedy="Its writer was probably stopped. Copy it again, or open it with salvage=True "
+            "to read what is whole",
+        )
+    return InvalidJSONError(
+        f"invalid JSON at line {error.lineno} column {error.colno}: {error.msg}{whole}",
+        file=file,
+        remedy=f"{_RESTORE}, or open it with salvage=True to read what is whole",
+    )
+
+
+def _finish(
+    header: dict[str, Any], pairs: list[tuple[str, Any]], fault: InvalidJSONError | None
+) -> DumpFile:
+    seen: set[str] = set()
+    repeated = list(dict.fromkeys(n for n, _ in pairs if n in seen or seen.add(n)))  # type: ignore[func-returns-value]
+    return DumpFile(header, len(pairs), pairs, repeated, fault)

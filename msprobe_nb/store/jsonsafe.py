@@ -1,0 +1,52 @@
+"""JSON that keeps NaN and infinity.
+
+Strict JSON has no such numbers. Wherever this package writes JSON text, they stand as texts that
+begin with a NUL, which no recorded text does; reading puts the numbers back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+LITERALS = {"\x00nan": math.nan, "\x00inf": math.inf, "\x00-inf": -math.inf}
+_ABSENT = "\x00absent"  # a value that was not recorded, where null is a value of its own
+
+
+def restore(value: Any) -> Any:
+    """A decoded value with the numbers put back."""
+    if isinstance(value, str):
+        return UNSET if value == _ABSENT else LITERALS.get(value, value)
+    if isinstance(value, list):
+        return [restore(item) for item in value]
+    if isinstance(value, dict):
+        return {key: restore(item) for key, item in value.items()}
+    return value
+
+
+def replace(value: Any) -> Any:
+    """A value with NaN and infinity replaced, ready for strict JSON."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "\x00nan" if math.isnan(value) else "\x00inf" if value > 0 else "\x00-inf"
+    if value is UNSET:
+        return _ABSENT
+    if isinstance(value, (list, tuple)):
+        return [replace(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): replace(item) for key, item in value.items()}
+    return value
+
+
+def dumps(value: Any) -> str:
+    """JSON text."""
+    return msgspec.json.encode(replace(value)).decode()
+
+
+def loads(text: str) -> Any:
+    """Inverse of :func:`dumps`."""
+    return restore(msgspec.json.decode(text))

@@ -1,0 +1,201 @@
+"""The bytes of a run store: Zarr v3 metadata written by hand, and the shard file.
+
+A shard of the ``sharding_indexed`` codec is its inner chunks in any place plus a table of
+(offset, length) pairs. Without a compressor an inner chunk is nothing but bytes, so a file to
+which tensors are appended *is* a valid shard once the table stands at its end.
+``docs/format.md`` describes the result for readers in other languages.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+RUN_FORMAT, PACK_FORMAT, VERSION = "msprobe_nb.run", "msprobe_nb.pack", 1
+SHARD_BYTES, CHUNK_BYTES = 1 << 30, 1 << 20
+CHUNKS_PER_SHARD = SHARD_BYTES // CHUNK_BYTES
+ALIGNMENT = 64
+EMPTY_CHUNK = 2**64 - 1
+GROUP = "zarr.json"
+JOURNAL = "journal.jsonl"
+RECORDS = "records"
+PARTIAL = ".partial"
+
+_LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
+_BYTES = [{"name": "bytes"}]
+
+
+def encode_json(value: Any) -> bytes:
+    """`value` as compact UTF-8 JSON."""
+    return msgspec.json.encode(value)
+
+
+def group_metadata(attributes: dict[str, Any]) -> bytes:
+    """The ``zarr.json`` of a group."""
+    return encode_json({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+
+
+def array_metadata(
+    shape: Sequence[int],
+    data_type: str,
+    chunk: Sequence[int],
+    codecs: list[dict[str, Any]],
+    dims: Sequence[str],
+    fill_value: Any = 0,
+) -> dict[str, Any]:
+    """The ``zarr.json`` of an array, as a dictionary."""
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [int(n) for n in shape],
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill_value,
+        "codecs": codecs,
+        "attributes": {},
+        "dimension_names": list(dims),
+    }
+
+
+def bytes_codec(itemsize: int) -> list[dict[str, Any]]:
+    """The codec list of an uncompressed little-endian array."""
+    return _BYTES if itemsize == 1 else _LITTLE
+
+
+def blob_metadata(size: int, level: int | None = None) -> dict[str, Any]:
+    """The ``zarr.json`` of a blob of `size` bytes, compressed with zstd when `level` is given."""
+    inner: list[dict[str, Any]] = list(_BYTES)
+    if level is not None:
+        inner.append({"name": "zstd", "configuration": {"level": level, "checksum": False}})
+    sharding = {
+        "name": "sharding_indexed",
+        "configuration": {
+            "chunk_shape": [CHUNK_BYTES],
+            "codecs": inner,
+            "index_codecs": [*_LITTLE, {"name": "crc32c"}],
+            "index_location": "end",
+        },
+    }
+    return array_metadata([size], "uint8", [SHARD_BYTES], [sharding], ["byte"])
+
+
+def shard_table(lengths: Iterable[int]) -> bytes:
+    """The index at the end of a shard whose chunks of these lengths stand back to back."""
+    import google_crc32c
+
+    table = np.full((CHUNKS_PER_SHARD, 2), EMPTY_CHUNK, "<u8")
+    sizes = np.fromiter(lengths, "<u8")
+    table[: len(sizes), 1] = sizes
+    table[: len(sizes), 0] = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else 0
+    raw = table.tobytes()
+    return raw + struct.pack("<I", google_crc32c.value(raw))
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    partial.write_bytes(data)
+    os.replace(partial, path)
+
+
+def create_once(path: Path, data: bytes) -> bool:
+    """Write a file unless it exists, also when several processes try at once.
+
+    Returns whether this call wrote it.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    partial.write_bytes(data)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if path.exists():
+            return False
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
+def encode_strings(texts: Sequence[str]) -> bytes:
+    """The ``vlen-utf8`` codec: a count, then length and UTF-8 bytes of each text (uint32).
+
+    A lone surrogate, which UTF-8 cannot hold, is written as its escape.
+    """
+    parts = [struct.pack("<I", len(texts))]
+    pack = struct.Struct("<I").pack
+    for text in texts:
+        raw = text.encode("utf-8", "backslashreplace")
+        parts += (pack(len(raw)), raw)
+    return b"".join(parts)
+
+
+def decode_strings(raw: bytes) -> list[str]:
+    """Inverse of :func:`encode_strings`; raises `ValueError` when the bytes do not add up."""
+    if len(raw) < 4:
+        raise ValueError("text array shorter than its header")
+    (count,) = struct.unpack_from("<I", raw)
+    texts: list[str] = []
+    at, unpack = 4, struct.Struct("<I").unpack_from
+    try:
+        for _ in range(count):
+            (size,) = unpack(raw, at)
+            at += 4
+            texts.append(raw[at : at + size].decode("utf-8"))
+            at += size
+    except struct.error as error:
+        raise ValueError("text array ends early") from error
+    if at > len(raw):
+        raise ValueError("text array ends early")
+    return texts
+
+
+def write_array(
+    group: Path,
+    name: str,
+    data: np.ndarray | Sequence[str],
+    dims: Sequence[str],
+    columns: Sequence[str] = (),
+) -> None:
+    """Write one small index array (one chunk, uncompressed) into a group folder.
+
+    Parameters
+    ----------
+    group : Path
+        Folder of the Zarr group.
+    name : str
+        Name of the array.
+    data : ndarray or sequence of str
+        Text is written with data type ``string``.
+    dims : sequence of str
+        Dimension names.
+    columns : sequence of str
+        Names of the columns of a two-dimensional array, kept as its attribute ``columns``.
+    """
+    folder = group / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(data, np.ndarray):
+        shape, data_type = data.shape, data.dtype.name
+        codecs, fill = bytes_codec(data.dtype.itemsize), 0
+        little = data.astype(data.dtype.newbyteorder("<"), copy=False)
+        raw = np.ascontiguousarray(little).tobytes()
+    else:
+        shape, data_type = (len(data),), "string"
+        codecs, fill, raw = [{"name": "vlen-utf8"}], "", encode_strings(data)  # type: ignore[assignment]
+    if 0 not in shape:
+        chunk = folder / "c" / "/".join("0" for _ in shape)
+        chunk.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(chunk, raw)
+    metadata = array_metadata(shape, data_type, [max(1, n) for n in shape], codecs, dims, fill)
+    if columns:
+        metadata["attributes"] = {"columns": list(columns)}
+    write_atomic(folder / GROUP, encode_json(metadata))

@@ -1,0 +1,294 @@
+"""Where bytes come from: a local folder, a zip file or any fsspec URL.
+
+A :class:`Source` is a read-only folder. Paths inside it are relative, use ``/`` and can never
+leave it; a source can be pickled and reopens itself in the other process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msprobe_nb.errors import PathNotFoundError, TensorReadError, UnsafeFileError
+
+MAP_BYTES = 4 << 20  # local reads of at least this size are mapped instead of copied
+
+
+def safe_parts(path: str) -> list[str]:
+    """The components of a relative path.
+
+    Raises
+    ------
+    UnsafeFileError
+        The path is absolute, climbs with ``..``, or holds a NUL or a backslash.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path or "\\" in path:
+        raise UnsafeFileError(
+            f"the path {path!r} leaves the folder it is recorded in",
+            remedy="Do not use this recording unless you know why it points elsewhere",
+        )
+    return parts
+
+
+class Source(ABC):
+    """A read-only folder of files."""
+
+    url: str
+
+    @abstractmethod
+    def entries(self, path: str = "") -> list[tuple[str, bool]]:
+        """(name, is a folder) of everything directly inside `path`, sorted; empty if absent."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """The whole file; raises `PathNotFoundError`."""
+
+    @abstractmethod
+    def read_range(self, path: str, start: int, count: int) -> np.ndarray:
+        """`count` bytes from `start` as a uint8 array, possibly read-only.
+
+        Raises `TensorReadError` when the file is shorter.
+        """
+
+    def read_end(self, path: str, limit: int) -> tuple[bytes, int]:
+        """The last `limit` bytes (all of a smaller file) and the file's size.
+
+        Raises `PathNotFoundError`.
+        """
+        size = self.size(path)
+        if size is None or size <= limit:
+            raw = self.read(path)
+            return raw, len(raw)
+        return self.read_range(path, size - limit, limit).tobytes(), size
+
+    @abstractmethod
+    def size(self, path: str) -> int | None:
+        """Bytes of the file, or None when it does not exist."""
+
+    @abstractmethod
+    def child(self, path: str) -> Source:
+        """The folder `path` inside this one as a source."""
+
+    def total_size(self, path: str = "") -> int:
+        """Bytes of all files below `path`."""
+        total = 0
+        for name, folder in self.entries(path):
+            inner = f"{path}/{name}" if path else name
+            total += self.total_size(inner) if folder else self.size(inner) or 0
+        return total
+
+    def exists(self, path: str) -> bool:
+        """Whether a file of that name exists."""
+        return self.size(path) is not None
+
+    def fingerprint(self, path: str) -> list[Any]:
+        """Something that changes when the file's content does."""
+        return [self.size(path)]
+
+    def where(self, path: str = "") -> str:
+        """The full path or URL, for messages."""
+        return f"{self.url.rstrip('/')}/{path}" if path else self.url
+
+    def _short(self, path: str, start: int, count: int) -> TensorReadError:
+        return TensorReadError(
+            f"the file ends before byte {start + count}",
+            file=self.where(path),
+            remedy="It was cut off while being written or copied; copy it again",
+        )
+
+
+class LocalSource(Source):
+    """A folder on this machine."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self.url = os.fspath(root)
+
+    def path(self, path: str) -> str:
+        """The file's local path."""
+        return os.path.join(self.url, *safe_parts(path))
+
+    def entries(self, path: str = "") -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self.path(path)) as entries:
+                return sorted((entry.name, entry.is_dir()) for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _open(self, path: str) -> int:
+        local = self.path(path)
+        try:
+            return os.open(local, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except (FileNotFoundError, NotADirectoryError):
+            raise PathNotFoundError("the file does not exist", file=local) from None
+        except OSError as error:
+            if os.path.islink(local):
+                target = os.path.realpath(local)
+                inside = os.path.commonpath([target, os.path.realpath(self.root)])
+                if inside == os.path.realpath(self.root):
+                    return os.open(target, os.O_RDONLY)
+                raise UnsafeFileError(
+                    "the file is a link that leaves its folder",
+                    file=local,
+                    remedy="Copy the file it points to into the folder",
+                ) from None
+            raise TensorReadError(
+                f"the file cannot be opened: {error.strerror}", file=local
+            ) from error
+
+    def read(self, path: str) -> bytes:
+        with os.fdopen(self._open(path), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise PathNotFoundError("not a regular file", file=self.where(path))
+            return file.read()
+
+    def read_end(self, path: str, limit: int) -> tuple[bytes, int]:
+        descriptor = self._open(path)
+        try:
+            size = os.fstat(descriptor).st_size
+            return os.pread(descriptor, limit, max(0, size - limit)), size
+        finally:
+            os.close(descriptor)
+
+    def read_range(self, path: str, start: int, count: int) -> np.ndarray:
+        descriptor = self._open(path)
+        try:
+            if start + count > os.fstat(descriptor).st_size:
+                raise self._short(path, start, count)
+            if count >= MAP_BYTES:
+                with os.fdopen(os.dup(descriptor), "rb") as file:
+                    return np.memmap(file, np.uint8, "r", offset=start, shape=(count,))
+            buffer = np.empty(count, np.uint8)
+            if os.preadv(descriptor, [buffer.data], start) != count:
+                raise self._short(path, start, count)
+            return buffer
+        finally:
+            os.close(descriptor)
+
+    def size(self, path: str) -> int | None:
+        try:
+            status = os.stat(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def fingerprint(self, path: str) -> list[Any]:
+        try:
+            status = os.stat(self.path(path))
+        except FileNotFoundError:
+            return [None]
+        return [status.st_size, status.st_mtime_ns]
+
+    def child(self, path: str) -> LocalSource:
+        local = self.path(path)
+        root = os.path.realpath(self.root)
+        if os.path.commonpath([os.path.realpath(local), root]) != root:
+            raise UnsafeFileError(
+                "the folder is a link that leaves the recording",
+                file=local,
+                remedy="Open the folder it points to, or copy it here",
+            )
+        return LocalSource(local)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalSource, (self.url,)
+
+
+class FsspecSource(Source):
+    """A folder behind any fsspec file system: ``memory://``, ``s3://``, ``zip::...`` ..."""
+
+    def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
+        import fsspec
+
+        self.url, self.options = url, dict(options or {})
+        self.fs, root = fsspec.core.url_to_fs(url, **self.options)
+        self.root = root.rstrip("/")
+
+    def _full(self, path: str) -> str:
+        return "/".join(part for part in (self.root, *safe_parts(path)) if part)
+
+    def entries(self, path: str = "") -> list[tuple[str, bool]]:
+        full = self._full(path)
+        try:
+            found = self.fs.ls(full, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(
+            (entry["name"].rstrip("/").rpartition("/")[2], entry["type"] == "directory")
+            for entry in found
+            if entry["name"].strip("/") != full.strip("/")
+        )
+
+    def read(self, path: str) -> bytes:
+        try:
+            return bytes(self.fs.cat_file(self._full(path)))
+        except (FileNotFoundError, KeyError):
+            raise PathNotFoundError("the file does not exist", file=self.where(path)) from None
+
+    def read_range(self, path: str, start: int, count: int) -> np.ndarray:
+        try:
+            raw = self.fs.cat_file(self._full(path), start=start, end=start + count)
+        except (FileNotFoundError, KeyError):
+            raise PathNotFoundError("the file does not exist", file=self.where(path)) from None
+        if len(raw) != count:
+            raise self._short(path, start, count)
+        return np.frombuffer(raw, np.uint8)
+
+    def size(self, path: str) -> int | None:
+        try:
+            info = self.fs.info(self._full(path))
+        except (FileNotFoundError, KeyError, NotADirectoryError):
+            return None
+        return int(info["size"]) if info["type"] == "file" else None
+
+    def child(self, path: str) -> FsspecSource:
+        head, sep, tail = self.url.partition("::")
+        source = FsspecSource.__new__(FsspecSource)
+        source.fs, source.options = self.fs, self.options
+        source.root = self._full(path)
+        # In a chained URL (zip::...) the inner path comes first.
+        base = f"zip://{source.root}" if sep and head.startswith("zip") else None
+        source.url = f"{base}{sep}{tail}" if base else f"{self.url.rstrip('/')}/{path}"
+        return source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FsspecSource, (self.url, self.options)
+
+
+def open_source(path: str | os.PathLike[str], **options: Any) -> Source:
+    """The source for a folder, a ``.zip`` file or an fsspec URL.
+
+    Raises
+    ------
+    PathNotFoundError
+        Nothing exists there.
+    """
+    text = os.fspath(path)
+    if "://" in text or "::" in text:
+        source: Source = FsspecSource(text, options)
+        if text.startswith("zip"):
+            source = _enter_single_folder(source)
+        if not source.entries():
+            raise PathNotFoundError("nothing exists at this URL", file=text)
+        return source
+    if not os.path.exists(text):
+        raise PathNotFoundError(
+            "the path does not exist", file=text, remedy="Check the spelling and the mount"
+        )
+    if os.path.isfile(text) and text.endswith(".zip"):
+        return _enter_single_folder(FsspecSource(f"zip::{os.path.abspath(text)}", options))
+    return LocalSource(text)
+
+
+def _enter_single_folder(source: Source) -> Source:
+    """Step into the folder of a zip that was made from outside the run folder."""
+    entries = source.entries()
+    if len(entries) == 1 and entries[0][1] and not entries[0][0].startswith(("step", "rank")):
+        return source.child(entries[0][0])
+    return source
