@@ -38,7 +38,7 @@ def percent(value: float) -> str:
     """A fraction as percent with three significant digits."""
     if not math.isfinite(value):
         return str(value)
-    return f"{value * 100:.3g} %"
+    return f"{value * 100:.3g}%"
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

@@ -52,7 +52,7 @@ def first_finding(comparison: Comparison) -> str:
     first = comparison.marked_calls[0]
     several = len(comparison.parts) > 1
     place = f" (step {first.step}, rank {first.rank})" if several else ""
-    return f"Look first at {first.node}{place}: {first.sentence}."
+    return f"Look first at {first.node}{place}: {first.sentence.removeprefix(first.node + '.')}."
 
 
 def measured(comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -224,10 +224,10 @@ class Comparison:
 
         return comparison_html(self)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        from msprobe_nb.views.bundle import comparison_bundle
+    def _ipython_display_(self) -> None:
+        from msprobe_nb.views.bundle import show_comparison
 
-        return comparison_bundle(self, **kwargs)
+        show_comparison(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,14 +89,11 @@ def blob_metadata(size: int, level: int | None = None) -> dict[str, Any]:
 
 def shard_table(lengths: Iterable[int]) -> bytes:
     """The index at the end of a shard whose chunks of these lengths stand back to back."""
-    import google_crc32c
-
     table = np.full((CHUNKS_PER_SHARD, 2), EMPTY_CHUNK, "<u8")
     sizes = np.fromiter(lengths, "<u8")
     table[: len(sizes), 1] = sizes
     table[: len(sizes), 0] = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else 0
-    raw = table.tobytes()
-    return raw + struct.pack("<I", google_crc32c.value(raw))
+    return with_checksum(table.tobytes())
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -159,6 +156,23 @@ def decode_strings(raw: bytes) -> list[str]:
     return texts
 
 
+def with_checksum(raw: bytes) -> bytes:
+    """Bytes as the ``crc32c`` codec stores them."""
+    import google_crc32c
+
+    return raw + struct.pack("<I", google_crc32c.value(raw))
+
+
+def without_checksum(stored: bytes) -> bytes:
+    """Inverse of :func:`with_checksum`; raises `ValueError` when the bytes have changed."""
+    import google_crc32c
+
+    raw = stored[:-4]
+    if len(stored) < 4 or struct.unpack("<I", stored[-4:])[0] != google_crc32c.value(raw):
+        raise ValueError("the checksum does not fit")
+    return raw
+
+
 def write_array(
     group: Path,
     name: str,
@@ -166,7 +180,7 @@ def write_array(
     dims: Sequence[str],
     columns: Sequence[str] = (),
 ) -> None:
-    """Write one small index array (one chunk, uncompressed) into a group folder.
+    """Write one small index array (one chunk, uncompressed, with a checksum) into a group folder.
 
     Parameters
     ----------
@@ -194,7 +208,8 @@ def write_array(
     if 0 not in shape:
         chunk = folder / "c" / "/".join("0" for _ in shape)
         chunk.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(chunk, raw)
+        write_atomic(chunk, with_checksum(raw))
+    codecs = [*codecs, {"name": "crc32c"}]
     metadata = array_metadata(shape, data_type, [max(1, n) for n in shape], codecs, dims, fill)
     if columns:
         metadata["attributes"] = {"columns": list(columns)}

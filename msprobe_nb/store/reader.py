@@ -6,7 +6,6 @@ An unfinished pack is read from its journal, without locks, while its writer may
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from msprobe_nb.errors import DamagedStoreError, FormatError, MsProbeError, TensorReadError
+from msprobe_nb.errors import (
+    DamagedStoreError,
+    FormatError,
+    MsProbeError,
+    PathNotFoundError,
+    TensorReadError,
+)
 from msprobe_nb.store import layout
 from msprobe_nb.store.decode import densify
 from msprobe_nb.store.dtypes import storage_dtype
@@ -110,7 +115,10 @@ class StorePack(Pack):
         )
         return Journal.read(raw, available, self.source.where(layout.JOURNAL))
 
-    def _damaged(self, name: str, error: object) -> DamagedStoreError:
+    def _damaged(self, name: str, error: object) -> MsProbeError:
+        """The error for a broken part; one of ours already says what is wrong."""
+        if isinstance(error, MsProbeError) and not isinstance(error, PathNotFoundError):
+            return error
         return DamagedStoreError(
             f"the pack is damaged ({error!s:.120})", file=self.source.where(name), remedy=_DAMAGED
         )
@@ -126,16 +134,21 @@ class StorePack(Pack):
                 raise ValueError(f"{len(shape)} axes, expected {axes}")
             if 0 in shape:
                 return np.empty(shape, dtype)
-            raw = self.source.read(f"{name}/c/{'/'.join('0' * axes)}")
-            return np.frombuffer(raw, dtype).reshape(shape)
+            stored = self.source.read(f"{name}/c/{'/'.join('0' * axes)}")
+            return np.frombuffer(layout.without_checksum(stored), dtype).reshape(shape)
         except _BROKEN as error:
             raise self._damaged(name, error) from None
 
+    def _count(self, name: str) -> int:
+        """Number of rows of an index array."""
+        metadata = msgspec.json.decode(self.source.read(f"{name}/{layout.GROUP}"))
+        return int(metadata["shape"][0])
+
     def _names(self) -> list[str]:
         try:
-            return layout.decode_strings(self.source.read("tensor/c/0"))
-        except FileNotFoundError:
-            return []
+            if self._count("tensor") == 0:
+                return []
+            return layout.decode_strings(layout.without_checksum(self.source.read("tensor/c/0")))
         except _BROKEN as error:
             raise self._damaged("tensor", error) from None
 
@@ -169,7 +182,8 @@ class StorePack(Pack):
             content = self._journal
             return records_of(content.nodes, content.stacks, content.tensors, self.table.exact)
         try:
-            return msgspec.json.decode(self.source.read(f"{layout.RECORDS}/c/0"), type=Records)
+            stored = self.source.read(f"{layout.RECORDS}/c/0")
+            return msgspec.json.decode(layout.without_checksum(stored), type=Records)
         except _BROKEN as error:
             raise self._damaged(layout.RECORDS, error) from None
 
@@ -383,12 +397,12 @@ class Blob:
             end = self.source.size(path)
             if end is None or end < size + 4:
                 raise TensorReadError("a data file is missing or cut off")
-            raw = self.source.read_range(path, end - size - 4, size + 4).tobytes()
-            import google_crc32c
-
-            if struct.unpack("<I", raw[size:])[0] != google_crc32c.value(raw[:size]):
-                raise TensorReadError("the index of a data file is damaged")
-            self._tables[shard] = np.frombuffer(raw, "<u8", size // 8).reshape(-1, 2)
+            stored = self.source.read_range(path, end - size - 4, size + 4).tobytes()
+            try:
+                raw = layout.without_checksum(stored)
+            except ValueError:
+                raise TensorReadError("the index of a data file is damaged") from None
+            self._tables[shard] = np.frombuffer(raw, "<u8").reshape(-1, 2)
         return self._tables[shard]
 
     def _decompress(self, start: int, count: int) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""What a result hands to the notebook: the live widget, and static HTML for every other viewer."""
+"""How a result shows itself in a notebook.
+
+Two outputs: static HTML with the conclusion and the first rows, which stays readable in every
+viewer and after the kernel is gone, and below it the live widget.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison
+
+_NO_KERNEL = (
+    '<p style="color:var(--jp-ui-font-color2,#666)">'
+    "The live table needs a running kernel: run this cell.</p>"
+)
 
 
 def in_notebook() -> bool:
@@ -18,16 +27,24 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-def comparison_bundle(comparison: Comparison, **kwargs: Any) -> dict[str, Any]:
-    """The mime bundle of a comparison."""
+def show_comparison(comparison: Comparison) -> None:
+    """Display a comparison: in a notebook static HTML and the live table, else its summary."""
+    if not in_notebook():
+        print(comparison.summary())  # noqa: T201
+        return
+    from IPython.display import HTML, display
+
     from msprobe_nb.views.html import comparison_html
 
-    bundle: dict[str, Any] = {"text/plain": comparison.summary()}
-    if not in_notebook():
-        return bundle
-    bundle["text/html"] = comparison_html(comparison)
-    live = comparison.widget()._repr_mimebundle_(**kwargs)
-    widget = live[0] if isinstance(live, tuple) else live
-    for mime, data in (widget or {}).items():
-        bundle.setdefault(mime, data)
+    display(HTML(comparison_html(comparison)))
+    if len(comparison):
+        display(live_bundle(comparison), raw=True)
+
+
+def live_bundle(comparison: Comparison) -> dict[str, Any]:
+    """The mime bundle of the live table, with a hint for viewers that cannot show it."""
+    live = comparison.widget()._repr_mimebundle_()
+    bundle = dict(live[0] if isinstance(live, tuple) else live or {})
+    bundle["text/plain"] = "live table"
+    bundle["text/html"] = _NO_KERNEL
     return bundle

@@ -1,4 +1,4 @@
-"""The live view of a comparison: conclusion, table, and a close look at the selected row."""
+"""The live view of a comparison: the table, and a close look at the selected row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from msprobe_nb.comparison.inspect import inspect_row
 from msprobe_nb.comparison.status import NOT_MEASURED, STATUS_TEXTS
 from msprobe_nb.views.detail import DetailPane
 from msprobe_nb.views.grid import Grid
-from msprobe_nb.views.html import comparison_head, first_calls, is_fraction, main_metrics, style
+from msprobe_nb.views.html import is_fraction, main_metrics
 from msprobe_nb.views.table_model import Column
 
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison
 
-MARK = "mark"
+MARK = "verdict"  # in the grid, rows that nothing was measured for are set apart
 _UNMEASURED = {STATUS_TEXTS[code] for code in NOT_MEASURED}
 _HELP = {
     MARK: "verdict; 'not measured' are rows that pass only because nothing could be compared",
@@ -43,7 +43,7 @@ _LAST = ("dtype", "shape")
 
 
 class ComparisonView(W.VBox):
-    """Conclusion, live table and detail pane.
+    """Live table and detail pane.
 
     Attributes
     ----------
@@ -54,11 +54,6 @@ class ComparisonView(W.VBox):
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        head = (
-            f'{style()}<div class="msnb">{comparison_head(comparison)}'
-            f"{first_calls(comparison, 6)}</div>"
-        )
-        self.head = W.HTML(head)
         frame = comparison.table
         self.grid = Grid(
             frame.assign(**{MARK: _marks(frame)}),
@@ -70,7 +65,7 @@ class ComparisonView(W.VBox):
         )
         self.detail = DetailPane()
         self.grid.observe(self._look, "selected")
-        super().__init__([self.head, self.grid, self.detail])
+        super().__init__([self.grid, self.detail])
 
     @property
     def selected(self) -> pd.DataFrame:
@@ -123,11 +118,11 @@ def grid_columns(comparison: Comparison, frame: pd.DataFrame) -> list[Column]:
     main = main_metrics(comparison)
     first = [MARK, "target", *main]
     shown = [*first, *(f"target {name}" for name in _LAST), "reason"]
-    rest = [name for name in frame.columns if name not in shown and name != "verdict"]
+    rest = [name for name in frame.columns if name not in shown]
     columns = []
     for name in [*first, "target dtype", "target shape", "reason", *rest]:
         kind = _kind(comparison, frame, name)
-        width = _WIDTHS.get(name, 118 if kind == "text" else 124)
+        width = _WIDTHS.get(name, 118 if kind == "text" else 138)
         columns.append(Column(name, kind, width, name in shown, _HELP.get(name, "")))
     return columns
 

@@ -101,19 +101,23 @@ def _fact(value: Any) -> str:
 
 
 def stack_html(stack: list[str]) -> str:
-    """A call stack, frames of the user's own code in bold; empty without one."""
+    """A call stack: the user's own frames, and the whole of it folded in; empty without one."""
     if not stack:
         return ""
-    lines = []
-    for frame in stack:
-        outside = any(part in frame for part in _OUTSIDE)
-        text = escape(frame.replace("\n", " \u2502 "))
-        lines.append(f'<div class="{"soft" if outside else ""}"><code>{text}</code></div>')
-    own = sum(not any(part in frame for part in _OUTSIDE) for frame in stack)
+    own = [frame for frame in stack if not any(part in frame for part in _OUTSIDE)]
+    lines = "".join(f"<div>{_frame(frame)}</div>" for frame in own)
+    whole = "".join(f'<div class="soft">{_frame(frame)}</div>' for frame in stack)
     return (
-        f"<details open><summary>Call stack of the target, innermost first ({len(stack)} frames, "
-        f"{own} outside installed packages)</summary>{''.join(lines)}</details>"
+        f"<p><b>Called from</b></p>{lines}"
+        f"<details><summary>all {len(stack)} frames, innermost first</summary>{whole}</details>"
     )
+
+
+def _frame(frame: str) -> str:
+    """``file, line, function`` and the line of code of a recorded frame."""
+    place, _, code = frame.partition("\n")
+    place = place.strip().rstrip(",").removeprefix("File ")
+    return f'<code class="soft">{escape(place)}</code> <code>{escape(code.strip())}</code>'
 
 
 def worst_html(detail: RowDetail) -> str:
@@ -195,7 +199,11 @@ class HeatMap(W.VBox):
         names = [(f"axis {axis} ({detail.shape[axis]})", axis) for axis in axes]
         short = W.Layout(width="150px")
         self.what = W.Dropdown(
-            options=[("absolute difference", "difference"), "target", "golden"],
+            options=[
+                ("absolute difference", "difference"),
+                ("target", "target"),
+                ("golden", "golden"),
+            ],
             layout=W.Layout(width="170px"),
         )
         self.vertical = W.Dropdown(options=names, value=axes[max(0, len(axes) - 2)], layout=short)

@@ -14,7 +14,7 @@ function shown(value, kind) {
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (kind === "integer") return String(value);
   const number = kind === "fraction" ? value * 100 : value;
-  const unit = kind === "fraction" ? " %" : "";
+  const unit = kind === "fraction" ? "%" : "";
   if (number === 0) return "0" + unit;
   const size = Math.abs(number);
   if (size >= 1e-3 && size < 1e7) return String(Number(number.toPrecision(6))) + unit;
@@ -34,6 +34,7 @@ class Grid {
       "change:version": () => this.reset(),
       "change:visible": () => this.reset(),
       "change:selected": () => this.paint(),
+      "change:reveal": () => this.reveal(),
       "change:faults": () => this.header(),
       "change:message": () => this.note(),
       "change:choices": () => this.toolbar(),
@@ -44,7 +45,8 @@ class Grid {
     this.toolbar();
     this.header();
     this.note();
-    this.paint();
+    this.draw();
+    this.reveal();
   }
 
   build(el) {
@@ -349,6 +351,17 @@ class Grid {
     const more = event.ctrlKey || event.metaKey;
     this.set("selected", !more ? [label] : now.includes(label) ? now.filter((x) => x !== label) : [...now, label]);
     this.scroll.focus({ preventScroll: true });
+    this.paint();
+  }
+
+  // Scroll to a row that was selected elsewhere.
+  reveal() {
+    const [at] = this.model.get("reveal");
+    if (at === undefined || at < 0) return;
+    this.cursor = at;
+    const { room, stretch } = this.range(), top = (at * ROW) / stretch;
+    const visible = top >= this.scroll.scrollTop && top + ROW <= this.scroll.scrollTop + room;
+    if (!visible) this.scroll.scrollTop = Math.max(0, top - room / 3);
     this.paint();
   }
 

@@ -53,6 +53,7 @@ class Grid(anywidget.AnyWidget):
     choices = T.Dict().tag(sync=True)
     faults = T.Dict().tag(sync=True)
     selected = T.List(T.Int()).tag(sync=True)
+    reveal = T.List(T.Int()).tag(sync=True)
     version = T.Int().tag(sync=True)
     height = T.Int(420).tag(sync=True)
     mark = T.Unicode().tag(sync=True)
@@ -89,6 +90,7 @@ class Grid(anywidget.AnyWidget):
         )
         self.on_msg(self._receive)
         self.observe(self._refresh, ["sort", "filters", "choices"])
+        self.observe(self._reveal, "selected")
 
     def _legend(self, mark_column: str) -> list[dict[str, Any]]:
         if not mark_column:
@@ -106,6 +108,14 @@ class Grid(anywidget.AnyWidget):
             self.faults = self.model.faults
             self.total = len(self.model.view)
             self.version += 1
+
+    def _reveal(self, change: dict[str, Any]) -> None:
+        """Tell the browser where the selected row stands; it scrolls there if need be."""
+        if len(change["new"]) == 1:
+            found = np.flatnonzero(self.model.view == change["new"][0])
+            # The second number makes the same place news again.
+            turn = 1 - self.reveal[1] if self.reveal else 0
+            self.reveal = [int(found[0]) if len(found) else -1, turn]
 
     def _receive(self, _: object, content: dict[str, Any], buffers: list[bytes]) -> None:
         kind = content.get("kind")

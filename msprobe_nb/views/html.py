@@ -61,16 +61,16 @@ def _cell(value: Any) -> str:
 
 
 def comparison_head(comparison: Comparison) -> str:
-    """Conclusion, counts and first wrong calls."""
+    """Conclusion, counts and what stands behind them."""
     counts = comparison.counts
-    chips = "".join(
+    legend = "".join(
         f'<span class="chip">{symbol(name)} {MARKS[name].text} <b>{counts[name]:,}</b></span>'
         for name in ("error", "warning", "pass")
     )
     lines = [
         f"<h3>{escape(conclusion.headline(comparison))}</h3>",
         *(f"<p>{escape(text)}</p>" for text in [conclusion.first_finding(comparison)] if text),
-        f'<div class="chips">{chips}</div>' if len(comparison) else "",
+        f'<div class="chips">{legend}</div>' if len(comparison) else "",
         *(
             f'<p class="soft">{escape(text)}</p>'
             for text in (*conclusion.details(comparison), *comparison.notes)

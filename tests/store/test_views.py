@@ -1,0 +1,130 @@
+"""The xarray and pandas views of a run, and the virtual Zarr store."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from support import arrays, same_bits
+
+from msprobe_nb.errors import UnknownTensorError
+from msprobe_nb.formats import open_run
+from msprobe_nb.store import RunWriter
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two steps, two ranks; rank 1 lacks one tensor, step 1 has one more."""
+    writer = RunWriter(tmp_path / "r.zarr", {"framework": "pytorch", "task": "statistics"})
+    for step in (0, 5):
+        for rank in (0, 1):
+            with writer.pack(step, rank, {"task": "statistics"}) as pack:
+                node = pack.add_node("Torch.add.0.forward")
+                value = 10.0 * step + rank
+                pack.add(node, "input.0", statistics=[value, 0.0, 1.0, 2.0], role=0)
+                if rank == 0:
+                    pack.add(node, "output.0", statistics=[value + 0.5, 0.0, 1.0, 2.0])
+                if step == 5:
+                    pack.add(node, "output.1", statistics=[-1.0, None, 1.0, 2.0])
+    return open_run(tmp_path / "r.zarr")
+
+
+def test_dataset_spans_steps_ranks_and_tensors(run):
+    dataset = run.dataset
+    assert dict(dataset.sizes) == {"step": 2, "rank": 2, "tensor": 3}
+    assert dataset["max"].sel(step=5, rank=1, tensor="Torch.add.0.forward.input.0") == 51.0
+    assert dataset["max"].sel(step=0, rank=0, tensor="Torch.add.0.forward.output.0") == 0.5
+
+
+def test_what_was_not_recorded_is_nan(run):
+    maxima = run.dataset["max"]
+    assert np.isnan(maxima.sel(step=0, rank=1, tensor="Torch.add.0.forward.output.0"))
+    assert np.isnan(maxima.sel(step=0, rank=0, tensor="Torch.add.0.forward.output.1"))
+    assert np.isnan(run.dataset["min"].sel(step=5, rank=0, tensor="Torch.add.0.forward.output.1"))
+
+
+def test_dataset_reductions_agree_with_the_table(run):
+    table = run.tensors
+    for name, values in run.dataset["max"].groupby("tensor"):
+        held = table.loc[table["tensor"] == name, "max"]
+        assert float(values.max()) == held.max()
+
+
+def test_dataset_reads_only_the_packs_it_needs(tmp_path, run, monkeypatch):
+    lazy = run.dataset["max"]
+    asked = []
+    for key, pack in run.packs.items():
+        pack.forget()
+        plain = type(pack).table.func
+        monkeypatch.setattr(
+            type(pack).table,
+            "func",
+            lambda self, plain=plain: asked.append((self.step, self.rank)) or plain(self),
+        )
+        del key
+        break
+    lazy.sel(step=5, rank=0).values  # noqa: B018
+    assert {place for place in asked if place != (5, 0)} <= {(5, 0)}
+
+
+def test_sel_takes_names_lists_and_patterns(run):
+    assert run.sel(step=5).sizes == {"rank": 2, "tensor": 3}
+    assert run.sel(tensor="*.output.*").sizes["tensor"] == 2
+    assert "tensor" not in run.sel(tensor="Torch.add.0.forward.input.0").sizes
+    assert run.sel(tensor=["Torch.add.0.forward.input.0"], rank=[1]).sizes["rank"] == 1
+
+
+@pytest.mark.parametrize("wrong", [{"step": 3}, {"rank": 9}, {"tensor": "x"}, {"tensor": "x*"}])
+def test_sel_of_what_is_not_there_says_so(run, wrong):
+    with pytest.raises(UnknownTensorError):
+        run.sel(**wrong)
+
+
+def test_tree_has_a_node_for_each_pack(run):
+    assert "/step5/rank1" in run.tree.groups
+    node = run.tree["step5/rank1"].to_dataset().sel(tensor="Torch.add.0.forward.input.0")
+    assert (str(node["role"].values), float(node["max"])) == ("input", 51.0)
+
+
+def test_tensors_and_nodes_are_tables(run):
+    assert len(run.tensors) == 8
+    row = run.tensors.iloc[0]
+    assert (row["slot"], row["role"], row["node"]) == ("input.0", "input", "Torch.add.0.forward")
+    assert run.nodes["phase"].tolist() == ["forward"] * 4
+
+
+def test_a_run_describes_itself(run):
+    assert "steps 0, 5, ranks 0-1" in run.summary()
+    assert "steps 0, 5" in repr(run)
+    assert "<table" in run._repr_html_()
+
+
+def test_lazy_tensor_carries_what_was_recorded(tmp_path):
+    with RunWriter(tmp_path / "r.zarr").pack(0, 0) as pack:
+        node = pack.add_node("Torch.add.0.forward")
+        pack.add(node, "output.0", np.ones((2, 3)), statistics=[1.0, 1.0, 1.0, 2.4])
+    array = open_run(tmp_path / "r.zarr")["Torch.add.0.forward.output.0", 0, 0]
+    assert array.dims == ("axis_0", "axis_1")
+    assert array.attrs["max"] == 1.0
+    assert array.attrs["role"] == "output"
+    assert float(array.mean()) == 1.0
+
+
+@given(st.dictionaries(st.integers(0, 9).map("output.{}".format), arrays(), max_size=5))
+def test_every_tensor_is_a_zarr_array_of_the_virtual_store(tmp_path_factory, tree):
+    path = tmp_path_factory.mktemp("run") / "r.zarr"
+    with RunWriter(path).pack(0, 0) as pack:
+        node = pack.add_node("Torch.x.0.forward")
+        for slot, array in tree.items():
+            pack.add(node, slot, array)
+    group = zarr.open_group(open_run(path).store(), mode="r")
+    assert sorted(group["step0/rank0"].keys()) == sorted(f"Torch.x.0.forward.{s}" for s in tree)
+    for slot, array in tree.items():
+        assert same_bits(group[f"step0/rank0/Torch.x.0.forward.{slot}"][...], array)
+
+
+def test_the_virtual_store_cannot_be_written(tmp_path, run):
+    with pytest.raises((PermissionError, ValueError)):
+        zarr.open_group(run.store(), mode="a").create_group("x")
