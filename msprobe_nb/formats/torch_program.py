@@ -220,6 +220,16 @@ _HANDLERS: dict[int, Callable[[_Machine], Any]] = {
 }
 
 
+# Modules whose functions only assemble tensors; torch's own checked reader decides about each.
+_TORCH_CONSTRUCTORS = (
+    "torch",
+    "torch._tensor",
+    "torch._utils",
+    "torch.nested._internal",
+    "torch.serialization",
+)
+
+
 def _storage(description: Any) -> _Storage:
     """A storage from its persistent id ``('storage', type, key, location, count)``."""
     tag, kind, key, _, count = description
@@ -245,7 +255,7 @@ def _construct(function: Any, arguments: Any) -> Any:
         return _view(storage, _dtype(dtype), offset, shape, stride, rest[0] if rest else None)
     if full == "torch._utils._rebuild_parameter":
         return arguments[0]
-    if function.module in ("torch._utils", "torch", "torch._tensor", "torch.nested._internal"):
+    if function.module in _TORCH_CONSTRUCTORS:
         raise NeedsTorch(full)
     raise UnsafeFileError(f"the file would run {full}")
 

@@ -28,20 +28,13 @@ _REPLACED = (
     (b": Infinity", b': "\\u0000inf"'),
     (b": -Infinity", b': "\\u0000-inf"'),
 )
-_HEADER_INDENT = b'\n "'  # a top-level key in the layout of the official writer
 _ENTRY_INDENT = b'\n  "'  # an entry's key in the layout of the official writer
-_TAIL = 1 << 16
 MAX_DEPTH = 400
 TOO_DEEP = object()  # stands for an entry that nests too deeply to be decoded
 _RESTORE = "Restore it from the original recording"
 
 
-class _Outer(msgspec.Struct):
-    data: dict[str, msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
-    task: Any = None
-    level: Any = None
-    framework: Any = None
-    dump_data_dir: Any = None
+_SLICES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(slots=True)
@@ -106,33 +99,16 @@ def _parse_fast(raw: bytes) -> DumpFile | None:
         for literal, replacement in _REPLACED:
             text = text.replace(literal, replacement)
     try:
-        outer = msgspec.json.decode(text, type=_Outer)
-        if outer.data is msgspec.UNSET:
-            return None
-        # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
-        # repeated key (of which a dictionary keeps only the last) shows as a surplus.
-        keys = text.count(_ENTRY_INDENT)
-        if keys != len(outer.data):
-            return None
-        header = _header(text, outer)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        outer = _SLICES.decode(text)
+        entries = _SLICES.decode(outer.pop("data"))
+        header = {key: msgspec.json.decode(value) for key, value in outer.items()}
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError):
         return None
-    return DumpFile(header, len(outer.data), outer.data.items())
-
-
-def _header(text: bytes, outer: _Outer) -> dict[str, Any]:
-    data = text.find(b'\n "data"')
-    known = [
-        key
-        for key in _Outer.__struct_fields__
-        if key == "data" or text.find(f'\n "{key}"'.encode(), 0, data) >= 0
-    ]
-    # Searching backwards through all entries is slow; a key after them stands near the end.
-    behind = text.rfind(_HEADER_INDENT, max(data + 1, len(text) - _TAIL)) >= 0
-    if not behind and text.count(_HEADER_INDENT, 0, data) == len(known) - 1:
-        return {key: getattr(outer, key) for key in known if key != "data"}
-    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    return {key: msgspec.json.decode(raw) for key, raw in fields.items() if key != "data"}
+    # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
+    # repeated key (of which a dictionary keeps only the last) shows as a surplus.
+    if text.count(_ENTRY_INDENT) != len(entries):
+        return None
+    return DumpFile(header, len(entries), entries.items())
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")

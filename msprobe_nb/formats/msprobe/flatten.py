@@ -23,7 +23,7 @@ from msprobe_nb.store.index import ARGUMENT, NULL, TENSOR, Coded, Index, Values
 from msprobe_nb.store.jsonsafe import LITERALS, restore
 
 _BATCH = 4096
-_NULL = Leaf()
+_NULL = Leaf(type="")
 _FACTS = attrgetter("type", "dtype", "shape", "requires_grad")
 _PLAIN = frozenset({int, float, bool})
 _MAX_AXES, _MAX_ELEMENTS = 64, 2**63 - 1
@@ -157,7 +157,7 @@ class _Part:
         self.role = np.array(batch.roles, np.uint8)
         facts = Coded.of(list(map(_FACTS, leaves)))  # few combinations occur
         types, dtypes, shapes, flags = zip(*facts.values, strict=True) if facts.values else [()] * 4
-        self.type = _column(facts, [text or "" for text in types])
+        self.type = _column(facts, list(types))
         self.dtype = _column(facts, [text or "" for text in dtypes])
         self.shape = _column(facts, _valid_shapes(batch, facts, shapes))
         known = [-1 if flag is None or flag is UNSET else int(flag) for flag in flags]

@@ -33,7 +33,7 @@ P2P = "torch.distributed.P2POp"
 class Leaf(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """One recorded value with the keys that nearly all have; UNSET where a key is absent."""
 
-    type: str | None = None
+    type: str  # an object without one is a container
     dtype: str | None = None
     shape: tuple[int, ...] | UnsetType | None = UNSET
     Max: Any = UNSET
@@ -217,6 +217,7 @@ class Leaves:
             fields["shape"] = tuple(fields["shape"])
         if others:
             self.extra.setdefault(at, {}).update(others)
+        fields.setdefault("type", "")
         self._put(name, role, Leaf(**fields) if value else None)
 
 
@@ -229,7 +230,7 @@ def _is_text(value: Any) -> bool:
 
 
 _CHECKS = {
-    "type": _is_text,
+    "type": lambda kind: isinstance(kind, str),
     "dtype": _is_text,
     "shape": _is_shape,
     "requires_grad": lambda flag: flag is None or isinstance(flag, bool),
