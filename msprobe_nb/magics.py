@@ -37,9 +37,12 @@ class MsProbeMagics(Magics):
         except CommandHelp as text:
             print(str(text).rstrip())
             return None
+        except MsProbeError as error:
+            # The message says what to do; the way through our code would only hide it.
+            shown = [f"{type(error).__name__}: {error}"]
+            error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
+            raise
         except (CommandUsageError, ValueError) as error:
-            if isinstance(error, MsProbeError):
-                raise
             raise UsageError(str(error)) from None
 
 

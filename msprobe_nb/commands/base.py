@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -52,8 +53,11 @@ class Context:
     say: Callable[[str], None] = print
 
     def resolve(self, text: str) -> Any:
-        """The variable of that name, else the text itself as a path or URL."""
-        return self.variables.get(text, text)
+        """The run or path in the variable of that name, else the text itself as a path or URL."""
+        from msprobe_nb.store import Run
+
+        value = self.variables.get(text)
+        return value if isinstance(value, (Run, str, os.PathLike)) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from msprobe_nb.comparison.statistics import compare_statistics
 from msprobe_nb.comparison.status import (
     ARGUMENT,
     COMPARED,
+    EMPTY,
     GATED,
     NO_DATA,
     PENDING,
@@ -126,10 +127,14 @@ def _mark_readable(part: Part) -> None:
     part.status[matched] = ARGUMENT
     both = index.has_data[tensors] & part.golden.index.has_data[partner[tensors]]
     part.status[tensors] = np.where(both, PENDING, NO_DATA)
-    ours = index.has_data
     for row in tensors[~both].tolist():
-        side = "golden" if ours[row] else "target"
-        part.note.setdefault(row, f"the {side} has no data file for this tensor")
+        shapes = index.shape[row], part.golden.index.shape[int(partner[row])]
+        if all(shape and 0 in shape for shape in shapes):  # not always written to files
+            part.status[row] = EMPTY
+            part.note.setdefault(row, "both tensors are empty")
+        else:
+            side = "golden" if index.has_data[row] else "target"
+            part.note.setdefault(row, f"the {side} has no data file for this tensor")
 
 
 def _fail_broken_rows(part: Part) -> None:
@@ -138,9 +143,9 @@ def _fail_broken_rows(part: Part) -> None:
     for row, text in ours.items():
         part.status[row], part.note[row] = UNREADABLE, f"target: {text}"
     if theirs:
-        faulty = np.isin(part.pairs.golden, list(theirs))
-        for row in np.flatnonzero(faulty).tolist():
-            text = f"golden: {theirs[int(part.pairs.golden[row])]}"
+        partner = np.maximum(part.pairs.golden, part.pairs.gated)  # at most one of them is set
+        for row in np.flatnonzero(np.isin(partner, list(theirs))).tolist():
+            text = f"golden: {theirs[int(partner[row])]}"
             part.note[row] = f"{part.note[row]}; {text}" if row in ours else text
             part.status[row] = UNREADABLE
 

@@ -8,6 +8,7 @@ judged without the runs; only tensor values are still read from where they were 
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from msprobe_nb.comparison.part import Part, start_part
 from msprobe_nb.comparison.result import Comparison
 from msprobe_nb.comparison.sides import side_of
 from msprobe_nb.comparison.verdict import Thresholds
-from msprobe_nb.errors import DamagedStoreError, NotARunError, UsageError
+from msprobe_nb.errors import DamagedStoreError, NotARunError, TensorReadError, UsageError
 from msprobe_nb.store import layout
 from msprobe_nb.store.finish import write_pack
 from msprobe_nb.store.open import read_attributes
@@ -74,6 +75,7 @@ def _save_part(folder: Path, part: Part) -> None:
             "where": pack.where,
         }
         write_pack(folder / side, pack.index, pack.nodes, facts)
+        layout.write_array(folder, f"{side}_has_data", pack.index.has_data, ["row"])
     rows = len(part)
     metrics = list(part.metrics)
     number, mark = np.empty((rows, len(metrics))), np.empty((rows, len(metrics)), np.uint8)
@@ -142,6 +144,7 @@ class _SavedPack(StorePack):
     def __reduce__(self) -> tuple[Any, ...]:
         return _SavedPack, (self.source, self.step, self.rank, self.run_url)
 
+    @cached_property
     def _recorded(self) -> Pack:
         from msprobe_nb.formats import open_run
 
@@ -149,8 +152,14 @@ class _SavedPack(StorePack):
         return run.pack(self.step, self.rank)
 
     def read(self, row: int) -> np.ndarray:
-        recorded = self._recorded()
-        return recorded.read(recorded.index.row_of[self.index.name[row]])
+        names = self._recorded.index.name
+        if row < len(names) and names[row] == self.index.name[row]:
+            return self._recorded.read(row)
+        raise TensorReadError(
+            f"{self.index.name[row]} is not where it was: the run was changed after the comparison",
+            file=self.where,
+            remedy="Compare the runs again",
+        )
 
 
 def _load_part(source: Source, attributes: dict[str, Any]) -> Part:
@@ -160,6 +169,7 @@ def _load_part(source: Source, attributes: dict[str, Any]) -> Part:
         child = source.child(side)
         place = read_attributes(child) or {}
         pack = _SavedPack(child, int(place["step"]), int(place["rank"]), attributes[side])
+        pack.index.has_data = _array(source, f"{side}_has_data", "|b1", (len(pack.index),))
         sides.append(side_of(pack))
     part = start_part(sides[0], sides[1], facts["mode"])
     rows, names = len(part), facts["metrics"]

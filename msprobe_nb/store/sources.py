@@ -97,7 +97,9 @@ class Source(ABC):
 
     def _short(self, path: str, start: int, count: int) -> TensorReadError:
         return TensorReadError(
-            f"the file ends before byte {start + count}",
+            f"the file ends before byte {start + count}"
+            if self.size(path)
+            else "the file is empty",
             file=self.where(path),
             remedy="It was cut off while being written or copied; copy it again",
         )

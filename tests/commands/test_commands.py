@@ -1,0 +1,225 @@
+"""The commands: the same on the command line and as ``%msprobe``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+from support import DUMPS, RESNET, call, read_csv, tensor, write_dump
+
+from msprobe_nb import Comparison, Run
+from msprobe_nb.cli import main
+from msprobe_nb.commands import COMMANDS
+from msprobe_nb.commands.base import numbers
+from msprobe_nb.errors import MsProbeError, PathNotFoundError
+from msprobe_nb.magics import completions
+
+TARGET, GOLDEN = (str(DUMPS / "edge_tensor_L1" / side) for side in ("target", "golden"))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ---------------------------------------------------------------- command line
+
+
+def test_compare_prints_the_conclusion_and_writes_the_result(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN]) == 0
+    out = capsys.readouterr().out
+    (written,) = (here / "output").iterdir()
+    assert f"result: output/{written.name}" in out
+    assert "25 errors among 107 values." in out
+    assert len(read_csv(written)) == 108
+
+
+def test_options_of_compare(here, capsys):
+    for rank in range(3):
+        write_dump(here / f"run/step0/rank{rank}", {"Torch.a.0.forward": call([tensor()], [])})
+    words = ["compare", "--target_path", "run", "--golden_path=run", "--rank", "0,2", "-o", "out"]
+    assert main([*words, "--html", "report.html"]) == 0
+    out = capsys.readouterr().out
+    assert len(list((here / "out").glob("*rank[02]_*.csv"))) == 2
+    assert "report: report.html" in out
+    assert "<html" in (here / "report.html").read_text()
+
+
+@pytest.mark.parametrize("topic", [[], ["help"], ["--help"]])
+def test_help_lists_the_commands(topic, capsys):
+    assert main(topic) == 0
+    out = capsys.readouterr().out
+    for command in COMMANDS.values():
+        assert command.name in out
+        assert command.help in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command, capsys):
+    assert main([command, "--help"]) == main(["help", command]) == 0
+    first, second = capsys.readouterr().out.split("usage:")[1:]
+    assert first == second
+    assert COMMANDS[command].help in first
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["compare"],
+        ["compare", "-tp", "a"],
+        ["compare", "-tp", "a", "-gp", "b", "--rank", "x"],
+        ["compare", "-tp", "a", "-gp", "b", "--rules", "strict"],
+        ["help", "nonsense"],
+        ["open"],
+    ],
+)
+def test_wrong_use_is_status_2_with_the_usage(words, capsys):
+    assert main(words) == 2
+    assert "usage: msprobe-nb" in capsys.readouterr().err
+
+
+def test_a_failed_job_is_status_1_with_one_line(here, capsys):
+    assert main(["compare", "-tp", "nope", "-gp", GOLDEN]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "nope" in err
+
+
+def test_a_comparison_without_marks_is_success_and_one_with_errors_too(here):
+    """The status says whether the job was done, not what it found."""
+    assert main(["compare", "-tp", GOLDEN, "-gp", GOLDEN]) == 0
+
+
+def test_ls_open_and_import(here, capsys):
+    write_dump(here / "some/dump/step0/rank0", {"Torch.a.0.forward": call([tensor()], [])})
+    assert main(["ls"]) == 0
+    assert "some/dump" in capsys.readouterr().out
+    assert main(["import", "some/dump", "run.zarr"]) == 0
+    capsys.readouterr()
+    assert main(["open", "run.zarr"]) == 0
+    assert "run.zarr" in capsys.readouterr().out
+
+
+def test_a_truncated_dump_can_be_salvaged(here, capsys):
+    folder = write_dump(
+        here / "x", {f"Torch.a.{n}.forward": call([tensor()], []) for n in range(9)}
+    )
+    text = (folder / "dump.json").read_text()
+    (folder / "dump.json").write_text(text[: len(text) // 2])
+    assert main(["compare", "-tp", "x", "-gp", "x"]) == 1
+    assert "salvage" in capsys.readouterr().err
+    assert main(["open", "x", "--salvage"]) == 0
+
+
+def test_the_module_runs_as_a_program(here):
+    words = [sys.executable, "-m", "msprobe_nb", "compare", "-tp", str(RESNET / "cpu")]
+    done = subprocess.run(
+        [*words, "-gp", str(RESNET / "gpu"), "-o", "out"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "No errors, 89 warnings among 4,115 values." in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_lists_of_numbers():
+    assert numbers("0,2-4, 9") == [0, 2, 3, 4, 9]
+    assert numbers("3,3,1") == [1, 3]
+
+
+# ---------------------------------------------------------------- notebook
+
+
+@pytest.fixture
+def shell(here):
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "msprobe_nb")
+    yield shell
+    shell.run_line_magic("unload_ext", "msprobe_nb")
+    shell.user_ns.clear()
+
+
+def test_the_magic_returns_objects(shell, here):
+    result = shell.run_line_magic("msprobe", f"compare -tp {TARGET} -gp {GOLDEN}")
+    assert isinstance(result, Comparison)
+    assert not list(here.iterdir())  # files are written only when asked for
+    assert isinstance(shell.run_line_magic("msprobe", f"open {TARGET}"), Run)
+    assert isinstance(shell.run_line_magic("msprobe", f"ls {DUMPS}"), pd.DataFrame)
+    assert isinstance(shell.run_line_magic("msprobe", f"import {TARGET} run.zarr"), Run)
+    shell.run_line_magic("msprobe", f"compare -tp {TARGET} -gp {GOLDEN} -o")
+    assert list((here / "output").glob("compare_result_*.csv"))
+
+
+def test_variables_stand_for_runs_and_paths(shell):
+    shell.user_ns["target"] = shell.run_line_magic("msprobe", f"open {TARGET}")
+    shell.user_ns["golden"] = GOLDEN
+    result = shell.run_line_magic("msprobe", "compare -tp target -gp golden")
+    assert len(result) == 107
+    shell.user_ns["target"] = 5  # no run: the text is a path
+    with pytest.raises(PathNotFoundError):
+        shell.run_line_magic("msprobe", "compare -tp target -gp golden")
+
+
+def test_the_magic_works_on_either_side_of_an_assignment(shell):
+    shell.run_cell(f"c = %msprobe compare -tp {TARGET} -gp {GOLDEN}").raise_error()
+    assert shell.user_ns["c"].counts["error"] == 25
+
+
+def test_errors_are_short_and_say_what_to_do(shell, capsys):
+    outcome = shell.run_cell("%msprobe compare -tp nope -gp nope")
+    assert isinstance(outcome.error_in_exec, MsProbeError)
+    shown = "".join(capsys.readouterr())
+    assert "PathNotFoundError: the path does not exist (file nope)." in shown
+    assert "Traceback" not in shown
+    shell.run_cell("%msprobe compare -tp nope")
+    assert "UsageError" in "".join(capsys.readouterr())
+
+
+def test_help_in_the_notebook(shell, capsys):
+    assert shell.run_line_magic("msprobe", "help") is None
+    assert "usage: %msprobe" in capsys.readouterr().out
+    assert shell.run_line_magic("msprobe", "compare --help") is None
+    assert "--golden_path" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- completion
+
+
+def complete(line: str, **variables) -> set[str]:
+    return set(completions(line, variables)[1])
+
+
+def test_commands_and_options_complete():
+    assert complete("%msprobe ") == {*COMMANDS, "help"}
+    assert complete("%msprobe co") == {"compare"}
+    assert complete("%msprobe help o") == {"open"}
+    assert {"--target_path", "--golden_path", "--rules"} <= complete("%msprobe compare --")
+    assert "-tp" not in complete("%msprobe compare -tp x -")
+    assert complete("%msprobe compare --rules ") == {"msprobe"}
+    assert complete("%msprobe nonsense ") == set()
+
+
+def test_paths_and_variables_complete(here):
+    (here / "runs/a").mkdir(parents=True)
+    (here / "readme").write_text("")
+    run = Run.__new__(Run)
+    assert complete("%msprobe compare -tp r", ref=run, rubbish=3) == {"ref", "runs/", "readme"}
+    assert complete("%msprobe compare -tp runs/") == {"runs/a/"}
+    assert complete("%msprobe open run") == {"runs/"}
+    assert complete("%msprobe compare --rank r") == set()
+
+
+def test_the_kernel_asks_our_completer(shell, here):
+    (here / "runs").mkdir()
+    line = "c = %msprobe compare -tp ru"
+    with provisionalcompleter():
+        found = {c.text for c in shell.Completer.completions(line, len(line))}
+    assert "runs/" in found
