@@ -28,7 +28,7 @@ check: $(VENV)/.test
 
 test: check
 	./tests/install_chromium.sh
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --nbmake tests notebooks
 
 lab: $(VENV)/.demo
 	$(BIN)/jupyter lab notebooks/01-first-comparison.ipynb

@@ -79,7 +79,7 @@ class Journal:
             safe["statistics"] = jsonsafe.replace(row.statistics)
         for key in ("checksum", "value", "detail"):
             value = getattr(row, key)
-            if value is not None and value is not UNSET and type(value) is not str:
+            if value is not None and value is not UNSET:
                 safe[key] = jsonsafe.replace(value)
         self._add(msgspec.structs.replace(row, **safe) if safe else row)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,9 @@ def running_lab(folder: Path) -> Iterator[str]:
         *("--IdentityProvider.token=", "--expose-app-in-browser", f"--ServerApp.root_dir={folder}"),
     ]
     log = open(folder / "lab.log", "wb")  # noqa: SIM115
-    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
+    process = subprocess.Popen(
+        command, stdout=log, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+    )
     address = f"http://127.0.0.1:{port}"
     try:
         deadline = time.monotonic() + 60
@@ -63,7 +67,11 @@ def running_lab(folder: Path) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(20)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # kernels that were still busy
+        process.wait()
         log.close()
 
 

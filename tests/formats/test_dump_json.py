@@ -72,7 +72,20 @@ def test_bare_nan_and_infinity_are_numbers(place, literal):
     assert (math.isnan(found)) if literal == "NaN" else found == float(literal.replace("inity", ""))
 
 
-@pytest.mark.parametrize("text", [": NaN", "a: Infinity, b", ': -Infinity"', "NaN", "\\ NaN"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x00nan",
+        "\x00",
+        "\x00\x00inf",
+        "\x00absent",
+        ": NaN",
+        "a: Infinity, b",
+        ': -Infinity"',
+        "NaN",
+        "\\ NaN",
+    ],
+)
 def test_texts_that_look_like_literals_stay_texts(text):
     raw = official({"x": {"value": text, "Max": 1.0}, "y": {"Max": float("nan")}})
     assert entries(raw)[0] == ("x", {"value": text, "Max": 1.0})

@@ -5,9 +5,10 @@ Fast for what the official tool writes, tolerant for everything else.
 The fast path decodes the outer object once, keeps every entry as a slice of the file's bytes
 and decodes it when its turn comes, so memory stays near the size of the file. It needs strict
 JSON; the literals ``NaN`` and ``Infinity`` that the official writer uses are replaced before
-parsing by texts that no JSON file can contain unescaped. Whatever the fast path refuses (lone
+parsing by the texts of :mod:`msprobe_nb.store.jsonsafe`. Whatever the fast path refuses (lone
 surrogates, literals inside lists, repeated names, a layout other than the official one) goes
 through a scanner on the standard library, which also finds where a truncated file breaks off.
+Either way entries come in the form that :func:`~msprobe_nb.store.jsonsafe.restore` understands.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 import msgspec
 
 from msprobe_nb.errors import FormatError, InvalidJSONError
+from msprobe_nb.store import jsonsafe
 
-# As in store.jsonsafe, which puts the numbers back.
 _REPLACED = (
     (b": NaN", b': "\\u0000nan"'),
     (b": Infinity", b': "\\u0000inf"'),
@@ -94,6 +95,8 @@ def parse_dump(raw: bytes, file: str, *, salvage: bool = False) -> DumpFile:
 
 
 def _parse_fast(raw: bytes) -> DumpFile | None:
+    if rb"\u0000" in raw:
+        return None  # a text might look like one of ours
     text = raw
     if b"NaN" in raw or b"Infinity" in raw:
         for literal, replacement in _REPLACED:
@@ -174,7 +177,7 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
             elif scanner.skip() == "{":
                 pairs = []
                 for name in scanner.walk_keys():
-                    pairs.append((name, scanner.value()))
+                    pairs.append((name, _replaced(scanner.value())))
             else:
                 kind = type(scanner.value()).__name__
                 raise FormatError(
@@ -198,6 +201,13 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
             remedy="Point to a dump.json or debug.json of the official tool",
         )
     return _finish(header, pairs, None)
+
+
+def _replaced(entry: Any) -> Any:
+    try:
+        return jsonsafe.replace(entry)
+    except RecursionError:
+        return TOO_DEEP
 
 
 def _describe(

@@ -20,7 +20,7 @@ from msprobe_nb import names
 from msprobe_nb.formats.msprobe.leaves import Leaf, Leaves
 from msprobe_nb.formats.msprobe.structure import describe
 from msprobe_nb.store.index import ARGUMENT, NULL, TENSOR, Coded, Index, Values
-from msprobe_nb.store.jsonsafe import LITERALS, restore
+from msprobe_nb.store.jsonsafe import restore
 
 _BATCH = 4096
 _NULL = Leaf(type="")
@@ -122,7 +122,7 @@ class _Columns:
         self.parts.append(part)
         self.names += batch.full_names
         self.value.update((offset + at, value) for at, value in part.value.items())
-        self.detail.update((offset + at, extra) for at, extra in batch.extra.items())
+        self.detail.update((offset + at, restore(extra)) for at, extra in batch.extra.items())
         self.problem.update((offset + at, text) for at, text in batch.problem.items())
         self.batch = Leaves()
 
@@ -228,6 +228,6 @@ def _statistic(leaves: list[Leaf], key: str, arguments: dict[int, Any]) -> Value
         column[at] = value
     kinds = set(map(type, column))
     if str in kinds:
-        column = [LITERALS.get(v, v) if type(v) is str else v for v in column]
+        column = [restore(v) if type(v) is str else v for v in column]
         kinds = set(map(type, column))
     return Values.of(column, kinds)
