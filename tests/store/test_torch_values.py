@@ -13,6 +13,9 @@ from msprobe_nb.formats.torch_values import encode, to_array
 from msprobe_nb.store import RunWriter
 from msprobe_nb.store.rows import COMPONENT
 
+# Torch says of these kinds of tensors that they are young.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 
 def store_and_read(tmp_path, tensor: torch.Tensor) -> np.ndarray:
     """Write a tensor in its stored form, read its values back."""

@@ -97,21 +97,29 @@ def parse_dump(raw: bytes, file: str, *, salvage: bool = False) -> DumpFile:
 def _parse_fast(raw: bytes) -> DumpFile | None:
     if rb"\u0000" in raw:
         return None  # a text might look like one of ours
-    text = raw
-    if b"NaN" in raw or b"Infinity" in raw:
+    found = _decode(raw)
+    if found is None and (b"NaN" in raw or b"Infinity" in raw):
         for literal, replacement in _REPLACED:
-            text = text.replace(literal, replacement)
-    try:
-        outer = _SLICES.decode(text)
-        entries = _SLICES.decode(outer.pop("data"))
-        header = {key: msgspec.json.decode(value) for key, value in outer.items()}
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError):
+            raw = raw.replace(literal, replacement)
+        found = _decode(raw)
+    if found is None:
         return None
+    header, entries = found
     # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
     # repeated key (of which a dictionary keeps only the last) shows as a surplus.
-    if text.count(_ENTRY_INDENT) != len(entries):
+    if raw.count(_ENTRY_INDENT) != len(entries):
         return None
     return DumpFile(header, len(entries), entries.items())
+
+
+def _decode(raw: bytes) -> tuple[dict[str, Any], dict[str, msgspec.Raw]] | None:
+    """Header and undecoded entries; None if this is no strict JSON or no dump."""
+    try:
+        outer = _SLICES.decode(raw)
+        entries = _SLICES.decode(outer.pop("data"))
+        return {key: msgspec.json.decode(value) for key, value in outer.items()}, entries
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError):
+        return None
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")

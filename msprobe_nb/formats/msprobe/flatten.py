@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +23,8 @@ from msprobe_nb.formats.msprobe.structure import describe
 from msprobe_nb.store.index import ARGUMENT, NULL, TENSOR, Coded, Index, Values
 from msprobe_nb.store.jsonsafe import restore
 
-_BATCH = 4096
+_GROUP = 64  # entries decoded at once; an unusual one makes its group be decoded one by one
+_BATCH = 4096  # leaves turned into columns together
 _NULL = Leaf(type="")
 _FACTS = attrgetter("type", "dtype", "shape", "requires_grad")
 _PLAIN = frozenset({int, float, bool})
@@ -80,17 +82,17 @@ def flatten(entries: Iterable[tuple[str, Any]], *, with_structure: bool = False)
     structure: list[str] = []
     skipped: list[str] = []
     columns = _Columns()
+    rest = iter(entries)
     with _no_collection():
-        for name, entry in entries:
-            node = names.parse(name)
-            if not node.valid:
-                skipped.append(name)
-                continue
-            flag = columns.add_entry(node, entry)
-            recompute.append(-1 if flag is None else int(flag))
-            nodes.append(node)
+        while group := list(islice(rest, _GROUP)):
+            parsed = [(names.parse(name), entry) for name, entry in group]
+            skipped += [node.name for node, _ in parsed if not node.valid]
+            valid = [(node, entry) for node, entry in parsed if node.valid]
+            flags = columns.add_entries([n for n, _ in valid], [e for _, e in valid])
+            recompute += [-1 if flag is None else int(flag) for flag in flags]
+            nodes += [node for node, _ in valid]
             if with_structure:
-                structure.append(describe(entry, node))
+                structure += [describe(entry, node) for node, entry in valid]
         index = columns.finish()
     return Flattened(index, nodes, recompute, structure, skipped)
 
@@ -107,14 +109,12 @@ class _Columns:
         self.detail: dict[int, dict[str, Any]] = {}
         self.problem: dict[int, str] = {}
 
-    def add_entry(self, node: names.NodeName, entry: Any) -> bool | None:
-        before = len(self.batch.full_names)
-        flag = self.batch.add_entry(node, entry)
-        after = len(self.batch.full_names)
-        self.counts.append(after - before)
-        if after >= _BATCH:
+    def add_entries(self, nodes: list[names.NodeName], entries: list[Any]) -> list[bool | None]:
+        flags, counts = self.batch.add_entries(nodes, entries)
+        self.counts += counts
+        if len(self.batch.full_names) >= _BATCH:
             self.convert()
-        return flag
+        return flags
 
     def convert(self) -> None:
         batch, offset = self.batch, len(self.names)

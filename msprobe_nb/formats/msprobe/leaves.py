@@ -8,8 +8,10 @@ and walked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +29,7 @@ SECTIONS = (
     ("parameters", "parameters", PARAMETERS),
     ("output", "output", OUTPUT),
 )
+_FREE_PHASES = (names.DEBUG, names.PARAMETERS_GRAD)
 P2P = "torch.distributed.P2POp"
 
 
@@ -60,8 +63,9 @@ class Entry(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     is_recompute: bool | None = None
 
 
-ENTRY_DECODER = msgspec.json.Decoder(Entry)
-FREE_DECODER = msgspec.json.Decoder()
+_ENTRY_DECODER = msgspec.json.Decoder(Entry)
+_ENTRIES_DECODER = msgspec.json.Decoder(list[Entry])
+_FREE_DECODER = msgspec.json.Decoder()
 _FIELDS = frozenset(Leaf.__struct_fields__)
 
 
@@ -86,6 +90,28 @@ def _form(
     )
     slots = [f".{slot}.{key}" for keys, slot, _ in sections for key in keys]
     return _Form(slots, [role for keys, _, role in sections for _ in keys])
+
+
+def _decode_usual(
+    nodes: Sequence[names.NodeName], entries: Sequence[Any]
+) -> list[Entry | None] | None:
+    """Some entries decoded in one go: None for those that are never of the usual shape.
+
+    None altogether if one of the others is not: which one shows only when each is tried.
+    """
+    places = [
+        at
+        for at, node in enumerate(nodes)
+        if node.phase not in _FREE_PHASES and type(entries[at]) is msgspec.Raw
+    ]
+    try:
+        found = _ENTRIES_DECODER.decode(b"[%b]" % b",".join([entries[at] for at in places]))
+    except (msgspec.ValidationError, RecursionError):
+        return None
+    usual: list[Entry | None] = [None] * len(nodes)
+    for at, entry in zip(places, found, strict=True):
+        usual[at] = entry
+    return usual
 
 
 def is_leaf(value: Any) -> bool:
@@ -116,19 +142,38 @@ class Leaves:
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     problem: dict[int, str] = field(default_factory=dict)
 
-    def add_entry(self, node: names.NodeName, raw: Any) -> bool | None:
-        """Add the leaves of one entry, given as JSON bytes or decoded.
+    def add_entries(
+        self, nodes: Sequence[names.NodeName], entries: Sequence[Any]
+    ) -> tuple[list[bool | None], list[int]]:
+        """Add the leaves of some entries, given as JSON bytes (``msgspec.Raw``) or decoded.
 
-        Returns its recompute flag, None where it has none.
+        Returns
+        -------
+        recompute : list of (bool or None)
+            The recompute flag of each, None where it has none.
+        counts : list of int
+            Number of leaves of each.
         """
+        usual = _decode_usual(nodes, entries)
+        recompute, ends = [], [len(self.full_names)]
+        for at, node in enumerate(nodes):
+            entry = usual[at] if usual else None
+            recompute.append(
+                self._add_usual(node.name, entry) if entry else self.add_entry(node, entries[at])
+            )
+            ends.append(len(self.full_names))
+        return recompute, [end - start for start, end in pairwise(ends)]
+
+    def add_entry(self, node: names.NodeName, raw: Any) -> bool | None:
+        """Add the leaves of one entry and return its recompute flag."""
         if isinstance(raw, msgspec.Raw):
-            if node.phase not in (names.DEBUG, names.PARAMETERS_GRAD):
+            if node.phase not in _FREE_PHASES:
                 try:
-                    return self._add_usual(node.name, ENTRY_DECODER.decode(raw))
+                    return self._add_usual(node.name, _ENTRY_DECODER.decode(raw))
                 except (msgspec.ValidationError, RecursionError):
                     pass
             try:
-                raw = FREE_DECODER.decode(raw)
+                raw = _FREE_DECODER.decode(raw)
             except RecursionError:
                 raw = TOO_DEEP
         return self._add_free(node, raw)
