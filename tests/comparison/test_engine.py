@@ -236,7 +236,7 @@ BAD = "Torch.sqrt.0.forward.input.0"
         (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: path.write_bytes(path.read_bytes()[:200]), "target: "),
         (lambda path: path.write_bytes(b"not a tensor" * 50), "target: "),
-        (lambda path: path.write_bytes(evil()), "would"),
+        (lambda path: path.write_bytes(evil(path.with_name("ran"))), "would"),
     ],
 )
 def test_one_bad_tensor_is_one_row_with_a_reason(recording, fault, reason):
@@ -247,13 +247,14 @@ def test_one_bad_tensor_is_one_row_with_a_reason(recording, fault, reason):
     assert (row["verdict"], row["status"]) == ("error", "unreadable")
     assert reason in row["reason"]
     assert BAD in row["reason"]  # the file is named
+    assert not list(recording.rglob("ran"))
     others = table.index != BAD
     metrics = ["Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "status"]
     assert table.loc[others, metrics].equals(clean.loc[others, metrics])
 
 
-def evil() -> bytes:
-    """A .pt file that would run a command if it were loaded carelessly."""
+def evil(mark: Path) -> bytes:
+    """A .pt file that would write a file if it were loaded carelessly."""
     import io
     import os
     import pickle
@@ -261,7 +262,7 @@ def evil() -> bytes:
 
     class Evil:
         def __reduce__(self):
-            return os.system, ("touch /tmp/msprobe_nb_was_here",)
+            return os.system, (f"touch {mark}",)
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
