@@ -30,7 +30,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for the result in official columns (command line: ./output)",
     )
     parser.add_argument(
-        "--rules", choices=["msprobe"], default="msprobe", help="verdict rules (default: msprobe)"
+        "--rules",
+        choices=["msprobe", "evidence"],
+        default="msprobe",
+        help="verdict rules (default: msprobe)",
     )
     parser.add_argument("--step", type=numbers, metavar="N,N-N", help="compare only these steps")
     parser.add_argument("--rank", type=numbers, metavar="N,N-N", help="compare only these ranks")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from msprobe_nb.comparison.part import Part, pending_rows, put_block, start_part
-from msprobe_nb.comparison.result import Comparison
+from msprobe_nb.comparison.result import EVIDENCE, RULES, Comparison
 from msprobe_nb.comparison.sides import side_of
 from msprobe_nb.comparison.tensors import compare_block
 from msprobe_nb.errors import (
@@ -31,7 +31,6 @@ from msprobe_nb.store import Pack, Run
 from msprobe_nb.store.pack import CHECKSUM_MODE, STATISTICS_MODE, STRUCTURE_MODE, TENSOR_MODE
 from msprobe_nb.text import brief
 
-RULES = ("msprobe",)
 _BLOCK_PAIRS = 500
 _BLOCK_BYTES = 32 << 20
 _FRAMEWORKS = {
@@ -52,6 +51,7 @@ def compare(
     rules: str = "msprobe",
     steps: int | Sequence[int] | None = None,
     ranks: int | Sequence[int] | None = None,
+    noise: str | os.PathLike[str] | Run | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Compare a target run with a golden run.
@@ -61,9 +61,13 @@ def compare(
     target, golden : Run, path or URL
         The run under suspicion and the reference; both of one task.
     rules : str
-        ``msprobe``: the verdict rules of the official tool.
+        ``msprobe``: the verdict rules of the official tool. ``evidence``: calls are aligned, and
+        a call is marked when what it makes differs while what it was given does not; see
+        ``docs/evidence.md``.
     steps, ranks : int or sequence of int, optional
         Only these.
+    noise : Run, path or URL, optional
+        A second golden run; with ``evidence``, what differs between the two golden runs is noise.
     progress : bool
         Show a progress bar.
 
@@ -77,13 +81,15 @@ def compare(
     TaskMismatchError, FrameworkMismatchError, NoCommonRankError
         The runs cannot be compared.
     UsageError
-        Unknown rules.
+        Unknown rules, or `noise` without ``evidence``.
     """
+    if noise is not None and rules != EVIDENCE:
+        raise UsageError("noise is used by the evidence rules only", remedy="Add rules='evidence'")
     if rules not in RULES:
         raise UsageError(f"unknown rules {rules!r}", remedy=f"Choose one of {', '.join(RULES)}")
     ours, theirs = open_run(target), open_run(golden)
     pairs, notes = pair_packs(ours, theirs, _as_list(steps), _as_list(ranks))
-    result = Comparison(ours.url, theirs.url, [], notes=notes)
+    result = Comparison(ours.url, theirs.url, [], rules=rules, notes=notes)
     with track(len(pairs), "compare", "rank", show=progress and len(pairs) > 1) as bar:
         try:
             for one, other in pairs:
@@ -93,6 +99,11 @@ def compare(
             result.complete = False
     if not result.parts and result.complete and result.failures:
         raise result.failures[0]
+    if noise is not None and result.complete:
+        result.noise = compare(
+            noise, theirs, rules=rules, steps=steps, ranks=ranks, progress=progress
+        )
+        result.complete = result.noise.complete
     return result
 
 
@@ -170,7 +181,8 @@ def _compare_packs(
     """
     try:
         mode = common_mode(target, golden, result.notes)
-        part = start_part(side_of(target), side_of(golden), mode)
+        align = result.rules == EVIDENCE
+        part = start_part(side_of(target), side_of(golden), mode, align=align)
     except MsProbeError as error:
         if not several:
             raise

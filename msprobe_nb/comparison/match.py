@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msprobe_nb.comparison.align import aligned_keys
 from msprobe_nb.comparison.sides import Side
 
 _FLOATS = (
@@ -41,9 +42,18 @@ class Pairs:
     golden_only: np.ndarray
 
 
-def match(target: Side, golden: Side) -> Pairs:
-    """Pair the rows of two sides by key."""
-    joined, repeated = _join(target.keys, golden.keys)
+def match(target: Side, golden: Side, *, align: bool = False) -> Pairs:
+    """Pair the rows of two sides by key.
+
+    Parameters
+    ----------
+    target, golden : Side
+    align : bool
+        Align the sequences of calls first, so that an extra call does not shift the numbers of
+        all later ones (see :mod:`.align`).
+    """
+    keys = aligned_keys(target, golden) if align else None
+    joined, repeated = _join(target.keys if keys is None else keys, golden.keys)
     found = np.flatnonzero(joined >= 0)
     open_gate = _gate(target, golden)
     passes = open_gate[target.dtype.codes[found], golden.dtype.codes[joined[found]]]

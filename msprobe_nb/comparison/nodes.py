@@ -8,8 +8,9 @@ import numpy as np
 
 from msprobe_nb import names
 from msprobe_nb.comparison.reasons import Reasons
+from msprobe_nb.comparison.result import EVIDENCE
 from msprobe_nb.comparison.tensors import RELATIVE_L2
-from msprobe_nb.comparison.verdict import BIT, VERDICTS
+from msprobe_nb.comparison.verdict import BIT, PASS, VERDICTS
 from msprobe_nb.store.index import ARGUMENT, DEBUG, INPUT, OUTPUT, PARAMETERS, TENSOR
 from msprobe_nb.store.pack import CHECKSUM_MODE, TENSOR_MODE
 
@@ -114,9 +115,29 @@ class Origin(NamedTuple):
 
 
 def find_origins(comparison: Comparison) -> list[Origin]:
-    """The marked calls, most likely origin first."""
+    """The origins by the evidence rules, or else the marked calls; likeliest first."""
+    if comparison.rules == EVIDENCE:
+        return _by_evidence(comparison)
     found = [origin for judged in comparison.judged for origin in _origins(judged)]
     return [origin for _, origin in sorted(found, key=lambda pair: pair[0])]
+
+
+def _by_evidence(comparison: Comparison) -> list[Origin]:
+    from msprobe_nb.comparison.evidence.judge import EvidenceJudgement, ranked_origins
+
+    judgements = [judged.judgement for judged in comparison.judged]
+    evidence = [j.evidence for j in judgements if isinstance(j, EvidenceJudgement)]
+    return [
+        Origin(
+            comparison.parts[at].step,
+            comparison.parts[at].rank,
+            found.name,
+            found.kind,
+            found.weight,
+            f"{found.name}: {found.sentence}",
+        )
+        for at, found in ranked_origins(comparison.parts, evidence)
+    ]
 
 
 def origin_table(comparison: Comparison) -> pd.DataFrame:
@@ -134,7 +155,7 @@ def _origins(judged: JudgedPart) -> list[tuple[tuple[int, ...], Origin]]:
     """
     part, rules = judged.part, judged.judgement.rules
     index = part.target.index
-    marked = judged.rows[(judged.level > 0) & (rules[judged.rows] != BIT["unreadable"])]
+    marked = judged.rows[(judged.level > PASS) & (rules[judged.rows] != BIT["unreadable"])]
     if not len(marked):
         return []
     scores, reasons = node_scores(judged), Reasons(judged)

@@ -88,9 +88,9 @@ class Part:
         return self.pairs.golden >= 0
 
 
-def start_part(target: Side, golden: Side, mode: str) -> Part:
+def start_part(target: Side, golden: Side, mode: str, *, align: bool = False) -> Part:
     """Match two sides and compare everything that needs no tensor data."""
-    pairs = match(target, golden)
+    pairs = match(target, golden, align=align)
     theirs = golden.statistics.take(pairs.golden)
     status = np.where(pairs.golden >= 0, COMPARED, UNMATCHED).astype(np.uint8)
     status[pairs.gated >= 0] = GATED

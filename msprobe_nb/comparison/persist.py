@@ -53,6 +53,7 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         "version": layout.VERSION,
         "target": comparison.target_url,
         "golden": comparison.golden_url,
+        "rules": comparison.rules,
         "parts": len(comparison.parts),
         "thresholds": msgspec.to_builtins(comparison.thresholds),
         "complete": comparison.complete,
@@ -120,6 +121,7 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
             attributes["target"],
             attributes["golden"],
             parts,
+            rules=attributes.get("rules", "msprobe"),
             thresholds=Thresholds(**attributes["thresholds"]),
             notes=attributes["notes"],
         )

@@ -33,9 +33,11 @@ class Reasons:
     def of(self, row: int) -> str:
         """Everything there is to say about a row; empty for a plain pass."""
         fired = int(self.judgement.rules[row])
+        told = self.judgement.reason(row)
         sentences = [
             getattr(self, f"_{rule.name}")(row) for rule in RULES if fired & BIT[rule.name]
         ]
+        sentences = [told, *sentences] if told else sentences
         note = self.part.note.get(row)
         if note and not fired & BIT["unreadable"]:
             sentences.append(note)

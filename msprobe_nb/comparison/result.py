@@ -14,13 +14,16 @@ import numpy as np
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.status import PENDING
 from msprobe_nb.comparison.verdict import VERDICTS, Judgement, Thresholds, judge
-from msprobe_nb.errors import MsProbeError
+from msprobe_nb.errors import MsProbeError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
+
+RULES = ("msprobe", "evidence")
+EVIDENCE = "evidence"
 
 
 class Comparison:
@@ -34,6 +37,8 @@ class Comparison:
     target_url, golden_url : str
     parts : list of Part
         One for each (step, rank).
+    rules : str
+        ``msprobe`` or ``evidence``.
     thresholds : Thresholds
         Limits of the verdict rules.
     complete : bool
@@ -42,9 +47,11 @@ class Comparison:
         What the user should know besides the verdicts.
     failures : list of MsProbeError
         Packs that could not be compared at all.
+    noise : Comparison or None
+        A second golden run against the golden one.
     """
 
-    rules = "msprobe"
+    noise: Comparison | None = None
 
     def __init__(
         self,
@@ -52,11 +59,13 @@ class Comparison:
         golden_url: str,
         parts: list[Part],
         *,
+        rules: str = "msprobe",
         thresholds: Thresholds | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         self.target_url, self.golden_url = target_url, golden_url
         self.parts = parts
+        self.rules = rules
         self.thresholds = thresholds or Thresholds()
         self.complete = True
         self.notes = list(notes)
@@ -85,17 +94,49 @@ class Comparison:
 
         Rows that an interrupt kept from being compared are left out.
         """
+        if self.rules == EVIDENCE:
+            from msprobe_nb.comparison.evidence.judge import judge_evidence
+
+            judgements = judge_evidence(self.parts, self.thresholds, self.noise_sizes)
+        else:
+            judgements = [judge(part, self.thresholds) for part in self.parts]
         return [
-            JudgedPart(part, judge(part, self.thresholds), np.flatnonzero(part.status != PENDING))
-            for part in self.parts
+            JudgedPart(part, judgement, np.flatnonzero(part.status != PENDING))
+            for part, judgement in zip(self.parts, judgements, strict=True)
         ]
 
-    def rejudge(self, thresholds: Thresholds) -> Comparison:
-        """The same measurements under other limits; nothing is read again."""
+    @cached_property
+    def noise_sizes(self) -> list[np.ndarray | None]:
+        """For each part the deviation of its rows between the golden runs; None without noise."""
+        from msprobe_nb.comparison.evidence.noise import noise_sizes
+
+        return noise_sizes(self)
+
+    def rejudge(self, thresholds: Thresholds | None = None, *, rules: str = "") -> Comparison:
+        """The same measurements under other limits or rules; nothing is read again.
+
+        Parameters
+        ----------
+        thresholds : Thresholds, optional
+        rules : str
+            ``msprobe`` or ``evidence``; as before if not given. Calls stay paired as they are.
+
+        Raises
+        ------
+        UsageError
+            Unknown rules.
+        """
+        if rules and rules not in RULES:
+            raise UsageError(f"unknown rules {rules!r}", remedy=f"Choose one of {', '.join(RULES)}")
         other = Comparison(
-            self.target_url, self.golden_url, self.parts, thresholds=thresholds, notes=self.notes
+            self.target_url,
+            self.golden_url,
+            self.parts,
+            rules=rules or self.rules,
+            thresholds=thresholds or self.thresholds,
+            notes=self.notes,
         )
-        other.complete, other.failures = self.complete, self.failures
+        other.complete, other.failures, other.noise = self.complete, self.failures, self.noise
         return other
 
     @cached_property
@@ -104,7 +145,9 @@ class Comparison:
         total = np.zeros(len(VERDICTS), int)
         for part in self.judged:
             total += np.bincount(part.level, minlength=len(VERDICTS))
-        return dict(zip(VERDICTS, total.tolist(), strict=True))
+        counts = dict(zip(VERDICTS, total.tolist(), strict=True))
+        shown = ("pass", "warning", "error") if self.rules == "msprobe" else VERDICTS
+        return {name: counts[name] for name in shown}
 
     def __len__(self) -> int:
         return sum(len(part.rows) for part in self.judged)

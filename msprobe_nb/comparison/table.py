@@ -8,7 +8,7 @@ import numpy as np
 
 from msprobe_nb.comparison.reasons import Reasons
 from msprobe_nb.comparison.status import ARGUMENT, COMPARED, STATUS_TEXTS
-from msprobe_nb.comparison.verdict import VERDICTS
+from msprobe_nb.comparison.verdict import PASS, VERDICTS
 from msprobe_nb.store.index import STATISTICS
 from msprobe_nb.store.pack import CHECKSUM_MODE
 
@@ -50,7 +50,7 @@ def columns_of(judged: JudgedPart) -> dict[str, Any]:
     nodes = np.array(target.pack.nodes.name, object)
     reasons = np.full(len(rows), "", object)
     told = (
-        (judged.level > 0)
+        (judged.level > PASS)
         | ~np.isin(part.status[rows], (COMPARED, ARGUMENT))
         | np.isin(rows, list(part.note))
     )

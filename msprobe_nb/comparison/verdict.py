@@ -20,8 +20,9 @@ from msprobe_nb.comparison.status import UNREADABLE
 from msprobe_nb.store.index import FLOAT, INT, TEXT, Values
 from msprobe_nb.store.pack import CHECKSUM_MODE, TENSOR_MODE
 
-PASS, WARNING, ERROR = range(3)
-VERDICTS = ("pass", "warning", "error")
+# In order of severity. The rules of the official tool know pass, warning and error only.
+PASS, UNMATCHED, GATED, WARNING, UNREADABLE_ROW, ERROR = range(6)
+VERDICTS = ("pass", "unmatched", "gated", "warning", "unreadable", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,16 @@ class Thresholds:
     cosine_input, cosine_drop : float
         Tensors: a warning if the inputs' cosine is above `cosine_input` and an output's is lower
         by more than `cosine_drop`.
+    rounding : float
+        Evidence: the rounding that is expected of a call is multiplied by this.
+    gain : float
+        Evidence: a call may amplify the deviation it was given so many times before it counts as
+        an origin itself.
+    noise : float
+        Evidence: a deviation up to so many times that between two golden runs is noise.
+    drift : float
+        Evidence: products may deviate by so many roundings of a reduced precision and count as
+        drift, if other products do, too.
     """
 
     norm_input: float = 0.1
@@ -105,6 +116,10 @@ class Thresholds:
     thousandth_output: float = 0.1
     cosine_input: float = 0.9
     cosine_drop: float = 0.1
+    rounding: float = 1.0
+    gain: float = 100.0
+    noise: float = 3.0
+    drift: float = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,10 @@ class Judgement:
 
     rules: np.ndarray
     level: np.ndarray
+
+    def reason(self, row: int) -> str:
+        """What the verdict rests on besides the rules; empty for nothing."""
+        return ""
 
 
 def judge(part: Part, thresholds: Thresholds | None = None) -> Judgement:

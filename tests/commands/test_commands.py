@@ -203,7 +203,7 @@ def test_commands_and_options_complete():
     assert complete("%msprobe help o") == {"open"}
     assert {"--target_path", "--golden_path", "--rules"} <= complete("%msprobe compare --")
     assert "-tp" not in complete("%msprobe compare -tp x -")
-    assert complete("%msprobe compare --rules ") == {"msprobe"}
+    assert complete("%msprobe compare --rules ") == {"msprobe", "evidence"}
     assert complete("%msprobe nonsense ") == set()
 
 

@@ -356,10 +356,10 @@ def test_an_interrupt_between_ranks_keeps_what_is_done(tmp_path, monkeypatch):
     start = engine.start_part
     calls = iter(range(10))
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         if next(calls) == 2:
             raise KeyboardInterrupt
-        return start(*arguments)
+        return start(*arguments, **options)
 
     monkeypatch.setattr(engine, "start_part", interrupted)
     result = compare(run, run)

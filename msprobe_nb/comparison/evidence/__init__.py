@@ -1,0 +1,1 @@
+"""``rules="evidence"``: which calls made a difference, and which only passed it on."""
