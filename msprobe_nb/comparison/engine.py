@@ -97,6 +97,7 @@ def compare(
                 bar.update(1)
         except KeyboardInterrupt:
             result.complete = False
+            result.unfinished = len(pairs) - len(result.parts) - len(result.failures)
     if not result.parts and result.complete and result.failures:
         raise result.failures[0]
     if noise is not None and result.complete:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
 
 FORMAT = "msprobe_nb.comparison"
+_NOISE = "noise"
 
 
 def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
@@ -48,6 +49,8 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(comparison.parts):
         _save_part(target / f"part{number}", part)
+    if comparison.noise is not None:
+        save(comparison.noise, target / _NOISE)
     attributes = {
         "format": FORMAT,
         "version": layout.VERSION,
@@ -56,6 +59,8 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         "rules": comparison.rules,
         "parts": len(comparison.parts),
         "thresholds": msgspec.to_builtins(comparison.thresholds),
+        "noise": comparison.noise is not None,
+        "unfinished": comparison.unfinished,
         "complete": comparison.complete,
         "notes": comparison.notes,
     }
@@ -108,7 +113,10 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
     DamagedStoreError
         It is incomplete or broken.
     """
-    source = open_source(path)
+    return _load(open_source(path))
+
+
+def _load(source: Source) -> Comparison:
     attributes = read_attributes(source) or {}
     if attributes.get("format") != FORMAT:
         raise NotARunError("no saved comparison stands here", file=source.url)
@@ -132,6 +140,9 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
             remedy="Compare the runs again",
         ) from error
     comparison.complete = bool(attributes["complete"])
+    comparison.unfinished = int(attributes.get("unfinished", 0))
+    if attributes.get("noise"):
+        comparison.noise = _load(source.child(_NOISE))
     return comparison
 
 

@@ -19,6 +19,8 @@ from msprobe_nb.errors import MsProbeError, UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from msprobe_nb.comparison.evidence.deviation import Deviations
+    from msprobe_nb.comparison.evidence.origins import Evidence
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
 
@@ -49,9 +51,12 @@ class Comparison:
         Packs that could not be compared at all.
     noise : Comparison or None
         A second golden run against the golden one.
+    unfinished : int
+        Pairs of packs that an interrupt kept from being compared.
     """
 
     noise: Comparison | None = None
+    unfinished = 0
 
     def __init__(
         self,
@@ -97,13 +102,28 @@ class Comparison:
         if self.rules == EVIDENCE:
             from msprobe_nb.comparison.evidence.judge import judge_evidence
 
-            judgements = judge_evidence(self.parts, self.thresholds, self.noise_sizes)
+            judgements = judge_evidence(
+                self.parts, self.deviations, self.thresholds, self.noise_sizes
+            )
         else:
             judgements = [judge(part, self.thresholds) for part in self.parts]
         return [
             JudgedPart(part, judgement, np.flatnonzero(part.status != PENDING))
             for part, judgement in zip(self.parts, judgements, strict=True)
         ]
+
+    @cached_property
+    def deviations(self) -> list[Deviations]:
+        """How far the rows of each part deviate, free of scale; see :mod:`.evidence.deviation`."""
+        from msprobe_nb.comparison.evidence.deviation import deviations_of
+
+        return [deviations_of(part) for part in self.parts]
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """What the verdicts of each part rest on under the evidence rules; else empty."""
+        found = [getattr(judged.judgement, "evidence", None) for judged in self.judged]
+        return [evidence for evidence in found if evidence is not None]
 
     @cached_property
     def noise_sizes(self) -> list[np.ndarray | None]:
@@ -137,6 +157,10 @@ class Comparison:
             notes=self.notes,
         )
         other.complete, other.failures, other.noise = self.complete, self.failures, self.noise
+        other.unfinished = self.unfinished
+        for name in ("deviations", "noise_sizes"):  # they do not depend on any limit
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
         return other
 
     @cached_property

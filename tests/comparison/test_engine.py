@@ -327,7 +327,7 @@ def test_rows_of_one_side_only(tmp_path):
         "Torch.sub.0.forward.input.0",
         "Torch.sub.0.forward.output.0",
     ]
-    assert "1 value could not be measured: 1 only in the target" in result.summary()
+    assert "1 value could not be measured: only in the target" in result.summary()
 
 
 # ---------------------------------------------------------------- backward calls
@@ -365,8 +365,19 @@ def test_an_interrupt_between_ranks_keeps_what_is_done(tmp_path, monkeypatch):
     result = compare(run, run)
     assert not result.complete
     assert result.ranks == [0, 1]
-    assert "Interrupted" in result.summary()
+    assert result.summary().startswith(
+        "Interrupted after 4 of 4 values and 2 recordings not begun. No differences found"
+    )
     assert result.counts["pass"] == 4
+
+
+def test_an_interrupt_before_anything_is_done_says_so(tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "start_part", interrupted)
+    run = tree(tmp_path, {"step0/rank0": 1})
+    assert compare(run, run).summary().startswith("Interrupted before anything was compared")
 
 
 def test_an_interrupt_within_tensor_data_keeps_what_is_done(monkeypatch, tmp_path):
@@ -385,6 +396,7 @@ def test_an_interrupt_within_tensor_data_keeps_what_is_done(monkeypatch, tmp_pat
     whole = len(result.parts[0])
     assert not result.complete
     assert 0 < len(result) < whole == 107
+    assert result.summary().startswith(f"Interrupted after {len(result)} of 107 values.")
     assert len(result.table) == len(result)
     assert (result.table["status"] != "not reached").all()
     assert sum(result.counts.values()) == len(result)

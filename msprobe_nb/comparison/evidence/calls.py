@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations, deviations_of
+from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.verdict import Thresholds
 from msprobe_nb.store.index import (
@@ -57,11 +57,6 @@ class Calls:
     rows: Deviations
     limits: Thresholds
     noise: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, part: Part, limits: Thresholds, noise: np.ndarray | None = None) -> Calls:
-        """Measure a part."""
-        return cls(part, deviations_of(part), limits, noise)
 
     def __len__(self) -> int:
         return len(self.part.target.pack.nodes)
@@ -211,9 +206,9 @@ class Calls:
         given[linked] = np.maximum(given[linked], changed[self.forward[linked]])
         gradients = self.phase == names.PARAMETERS_GRAD
         given[gradients] = np.maximum(given, self.relatives)[gradients]
-        blind = ~self.any(self.is_input & ~np.isnan(self.rows.size)) | (
-            (self.phase == names.BACKWARD) & ~linked
-        )
+        # Statistics that agree but for rounding do not prove that the values do.
+        blind = self.any(self.is_input & ~self.rows.exact) | ~self.any(self.is_input)
+        blind |= (self.phase == names.BACKWARD) & ~linked
         return np.where(blind, np.maximum(given, self.before), given)
 
     def explained_without(self, calls: np.ndarray) -> np.ndarray:

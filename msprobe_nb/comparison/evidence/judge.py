@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from msprobe_nb.comparison.evidence.candidates import Candidate
-from msprobe_nb.comparison.evidence.deviation import GROSS
+from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations
 from msprobe_nb.comparison.evidence.origins import Evidence, ordered, weigh
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.status import PENDING, UNREADABLE
@@ -60,10 +60,13 @@ class EvidenceJudgement(Judgement):
 
 
 def judge_evidence(
-    parts: Sequence[Part], limits: Thresholds, noise: Sequence[np.ndarray | None]
+    parts: Sequence[Part],
+    deviations: Sequence[Deviations],
+    limits: Thresholds,
+    noise: Sequence[np.ndarray | None],
 ) -> list[Judgement]:
     """Judge all parts together: a difference may come from another rank or an earlier step."""
-    evidence = weigh(parts, limits, noise)
+    evidence = weigh(parts, deviations, limits, noise)
     first = _first_name(parts, evidence)
     start = _first_places(parts, evidence)
     judgements: list[Judgement] = []
