@@ -86,6 +86,8 @@ def details(comparison: Comparison) -> list[str]:
         f"Compared {what}, steps {brief(comparison.steps)}, ranks {brief(comparison.ranks)}; "
         f"rules {comparison.rules}."
     )
+    if comparison.paired_by:
+        lines.append(f"Paired by {comparison.paired_by}.")
     return lines
 
 

@@ -42,6 +42,8 @@ class Comparison:
         What the user should know besides the verdicts.
     failures : list of MsProbeError
         Packs that could not be compared at all.
+    paired_by : str
+        What rows were paired by besides their names, such as ``layer mapping``.
     """
 
     rules = "msprobe"
@@ -61,6 +63,7 @@ class Comparison:
         self.complete = True
         self.notes = list(notes)
         self.failures: list[MsProbeError] = []
+        self.paired_by = ""
 
     @property
     def mode(self) -> str:
@@ -96,6 +99,7 @@ class Comparison:
             self.target_url, self.golden_url, self.parts, thresholds=thresholds, notes=self.notes
         )
         other.complete, other.failures = self.complete, self.failures
+        other.paired_by = self.paired_by
         return other
 
     @cached_property
@@ -161,6 +165,16 @@ class Comparison:
 
         return golden_only_table(self)
 
+    @property
+    def data_mapping(self) -> dict[str, str]:
+        """Target name -> golden name of all pairs, ``N/A`` without partner.
+
+        :func:`msprobe_nb.compare` takes it as ``data_mapping``, also after it was changed.
+        """
+        from msprobe_nb.comparison.data_mapping import data_mapping
+
+        return {key: name for part in self.parts for key, name in data_mapping(part).items()}
+
     # ------------------------------------------------------------ words
 
     def summary(self) -> str:
@@ -194,6 +208,12 @@ class Comparison:
         from msprobe_nb.comparison.official_csv import write_csv
 
         return write_csv(self, path)
+
+    def write_data_mapping(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the pairs as official data mapping files, one for each step and rank."""
+        from msprobe_nb.comparison.data_mapping import write_data_mapping
+
+        return write_data_mapping(self, folder)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""
