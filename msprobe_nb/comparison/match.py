@@ -8,12 +8,12 @@ does, but with the reason. A key that occurs several times is paired in order of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from msprobe_nb.comparison.pairing import Pairing
+from msprobe_nb.comparison.pairing.join import join
 from msprobe_nb.comparison.sides import Side
 from msprobe_nb.store.dtypes import canonical
 
@@ -68,25 +68,22 @@ def match(target: Side, golden: Side, pairing: Pairing = _BY_NAME) -> Pairs:
     UsageError
         A way of pairing that does not fit the runs.
     """
-    by_place, notes = np.zeros(len(target), bool), []
     if pairing.by_name:
-        joined, repeated = _join(target.keys, golden.keys)
+        joined, repeated = join(target.keys, golden.keys)
+        by_place, notes = np.zeros(len(target), bool), []
     else:
-        keys = pairing.keys(target, golden)
-        joined, repeated = _join_keys(keys.target, keys.golden)
-        joined[list(keys.listed)] = list(keys.listed.values())
-        by_place[list(keys.by_place)] = True
-        notes = keys.notes
-    found = np.flatnonzero(joined >= 0)
+        found = pairing.join(target, golden)
+        joined, repeated, by_place, notes = found.rows, found.repeated, found.by_place, found.notes
+    rows = np.flatnonzero(joined >= 0)
     gated = np.full(len(joined), -1)
     partner = joined.copy()
     if not pairing.ignores_dtypes:
         open_gate = _gate(target, golden)
-        passes = open_gate[target.dtype.codes[found], golden.dtype.codes[joined[found]]]
-        gated[found[~passes]] = joined[found[~passes]]
-        partner[found[~passes]] = -1
+        passes = open_gate[target.dtype.codes[rows], golden.dtype.codes[joined[rows]]]
+        gated[rows[~passes]] = joined[rows[~passes]]
+        partner[rows[~passes]] = -1
     unused = np.ones(len(golden), bool)
-    unused[joined[found]] = False
+    unused[joined[rows]] = False
     by_place &= joined >= 0
     return Pairs(partner, gated, repeated, np.flatnonzero(unused), by_place, notes)
 
@@ -95,48 +92,6 @@ def different_frameworks(target: Side, golden: Side) -> bool:
     """Whether two frameworks made the recordings; one that does not say is PyTorch's."""
     ours, theirs = (side.pack.info.framework or "pytorch" for side in (target, golden))
     return ours != theirs
-
-
-def _join_keys(
-    target: Sequence[str | None], golden: Sequence[str | None]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Like :func:`_join`, with rows that must not be paired (None)."""
-    ours = np.array([row for row, key in enumerate(target) if key is not None], np.int64)
-    theirs = np.array([row for row, key in enumerate(golden) if key is not None], np.int64)
-    found, often = _join(
-        [key for key in target if key is not None], [key for key in golden if key is not None]
-    )
-    joined, repeated = np.full(len(target), -1), np.zeros(len(target), bool)
-    joined[ours] = np.append(theirs, -1)[found]
-    repeated[ours] = often
-    return joined, repeated
-
-
-def _join(target: list[str], golden: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    if target == golden and len(set(target)) == len(target):
-        return np.arange(len(target)), np.zeros(len(target), bool)
-    row_of = dict(zip(golden, range(len(golden)), strict=True))
-    if len(row_of) == len(golden) and len(set(target)) == len(target):
-        get = row_of.get
-        rows = np.array([get(key, -1) for key in target], np.int64)
-        return rows, np.zeros(len(target), bool)
-    occurrences = _numbered(golden)
-    numbered = dict(zip(occurrences, range(len(golden)), strict=True))
-    wanted = _numbered(target)
-    rows = np.array([numbered.get(key, -1) for key in wanted], np.int64)
-    often = {key for key, at in (*occurrences, *wanted) if at}
-    return rows, np.array([key in often for key in target], bool)
-
-
-def _numbered(keys: list[str]) -> list[tuple[str, int]]:
-    """Each key with the number of its earlier occurrences."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for key in keys:
-        at = seen.get(key, 0)
-        seen[key] = at + 1
-        numbered.append((key, at))
-    return numbered
 
 
 def _gate(target: Side, golden: Side) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-LIMIT = 1000  # edits searched for before a part of the path is fixed
+LIMIT = 500  # edits searched for before a part of the path is fixed
 _FAR = np.iinfo(np.int64).min // 2
 
 
@@ -64,19 +64,20 @@ class _Blocks:
     def agree(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Length of the common run that starts at each pair of positions."""
         a, b = x.copy(), y + self.n + 1
-        for level in range(len(self.tables) - 1, -1, -1):
-            table, length = self.tables[level], 1 << level
-            last = len(table) - 1
-            # twice, since a run of 2^k - 1 elements needs at most one block of each length but
-            # the longest table may be needed more often
-            while True:
-                inside = (a <= last) & (b <= last)
-                equal = table[np.minimum(a, last)] == table[np.minimum(b, last)]
-                step = np.where(inside & equal, length, 0)
-                a, b = a + step, b + step
-                if level < len(self.tables) - 1 or not step.any():
-                    break
+        top = 0  # the longest blocks that any pair has in common
+        while top < len(self.tables) and self._equal(top, a, b).any():
+            top += 1
+        for level in range(min(top, len(self.tables) - 1), -1, -1):
+            step = self._equal(level, a, b).astype(np.int64) << level
+            a, b = a + step, b + step
         return a - x
+
+    def _equal(self, level: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Whether the blocks of length 2^level at each pair of places are equal."""
+        table = self.tables[level]
+        last = len(table) - 1
+        inside = (a <= last) & (b <= last)
+        return inside & (table[np.minimum(a, last)] == table[np.minimum(b, last)])
 
 
 def _search(

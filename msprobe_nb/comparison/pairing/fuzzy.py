@@ -95,12 +95,12 @@ def follow_forward(
     row_of = {node.name: at for at, node in enumerate(theirs)}
     forward = {node.name: at for at, node in enumerate(ours) if node.phase == names.FORWARD}
     for at, node in enumerate(ours):
-        if node.phase != names.BACKWARD or partner[at] >= 0:
+        if node.phase != names.BACKWARD:
             continue
         twin = forward.get(node.in_phase(names.FORWARD), -1)
         if twin >= 0 and partner[twin] >= 0:
             other = theirs[partner[twin]]
-            partner[at] = row_of.get(other.in_phase(names.BACKWARD), -1)
+            partner[at] = row_of.get(other.in_phase(names.BACKWARD), partner[at])
 
 
 def _key(node: names.NodeName) -> Hashable:

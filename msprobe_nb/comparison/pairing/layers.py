@@ -124,20 +124,15 @@ class LayerMapping:
         places: dict[tuple[Scope, str], list[int]] = defaultdict(list)
         for at in np.flatnonzero(golden.recorded).tolist():
             places[scopes[1][at], golden.parsed[at].phase].append(at)
-        wanted = [self.translate(scope, classes) for scope in scopes[0]]
+        turn: dict[tuple[Scope, str], int] = defaultdict(int)
         partner = np.full(len(target), -1)
-        for backward in (False, True):
-            if backward:
-                follow_forward(partner, target.parsed, golden.parsed)
-            taken = set(partner[partner >= 0].tolist())
-            queues = {
-                place: iter([row for row in rows if row not in taken])
-                for place, rows in places.items()
-            }
-            for at in np.flatnonzero(target.recorded & (partner < 0)).tolist():
-                phase = target.parsed[at].phase
-                if (phase == names.BACKWARD) == backward:
-                    partner[at] = next(queues.get((wanted[at], phase), iter(())), -1)
+        for at in np.flatnonzero(target.recorded).tolist():
+            scope, phase = scopes[0][at], target.parsed[at].phase
+            there = places.get((self.translate(scope, classes), phase), [])
+            if turn[scope, phase] < len(there):
+                partner[at] = there[turn[scope, phase]]
+            turn[scope, phase] += 1
+        follow_forward(partner, target.parsed, golden.parsed)
         return partner, _notes(target, golden)
 
 

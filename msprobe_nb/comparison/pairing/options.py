@@ -1,4 +1,4 @@
-"""The options of pairing, and the keys they give to the rows of both sides."""
+"""The options of pairing, and the pairs they make."""
 
 from __future__ import annotations
 
@@ -7,43 +7,38 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from msprobe_nb import names
 from msprobe_nb.comparison.pairing import fuzzy
+from msprobe_nb.comparison.pairing.join import Key, join, rows_of_calls, turned
 from msprobe_nb.comparison.pairing.layers import LayerMapping
 from msprobe_nb.comparison.pairing.translate import (
     ApiMapping,
     CellMapping,
-    Translated,
     counted_names,
     translate,
 )
 from msprobe_nb.comparison.pairing.yaml_file import Mapping, text_table
-from msprobe_nb.comparison.sides import Side
+from msprobe_nb.comparison.sides import NOT_AVAILABLE, Side
 from msprobe_nb.errors import UsageError
 
 PYTORCH = "pytorch"
-Key = str | None
 
 
 @dataclass(slots=True)
-class Keys:
-    """What to join two sides by.
+class Joined:
+    """Paired rows, before the dtype gate.
 
     Attributes
     ----------
-    target, golden : list of str or None
-        Equal keys belong together; None never does.
-    listed : dict
-        Target row -> golden row, or -1, as a user's table says.
-    by_place : set of int
-        Target rows whose call was paired by its place although the names differ.
+    rows : ndarray of int64
+        Golden row of each target row, or -1.
+    repeated, by_place : ndarray of bool
+        See :class:`~msprobe_nb.comparison.match.Pairs`.
     notes : list of str
     """
 
-    target: Sequence[Key]
-    golden: Sequence[Key]
-    listed: dict[int, int] = field(default_factory=dict)
-    by_place: set[int] = field(default_factory=set)
+    rows: np.ndarray
+    repeated: np.ndarray
+    by_place: np.ndarray
     notes: list[str] = field(default_factory=list)
 
 
@@ -119,13 +114,18 @@ class Pairing:
         }
         return ", ".join(name for name, is_used in used.items() if is_used)
 
-    def keys(self, target: Side, golden: Side) -> Keys:
-        """The keys of both sides.
+    def join(self, target: Side, golden: Side) -> Joined:
+        """Pair the rows of two sides.
 
         Tables are written from MindSpore to PyTorch names and serve both ways round: of two
         frameworks, the names of the side that is not PyTorch are rewritten.
+
+        Raises
+        ------
+        UsageError
+            The built-in API table for two PyTorch runs.
         """
-        frameworks = tuple(side.pack.info.framework or PYTORCH for side in (target, golden))
+        frameworks = [side.pack.info.framework or PYTORCH for side in (target, golden)]
         across = frameworks[0] != frameworks[1]
         if self.apis and not self.apis.entries and not across and PYTORCH in frameworks:
             raise UsageError(
@@ -133,78 +133,76 @@ class Pairing:
                 file=target.pack.where,
                 remedy="Leave out api_mapping, or give a table of your own",
             )
-        turned = across and frameworks[0] == PYTORCH
-        sides = (golden, target) if turned else (target, golden)
-        if self.layers:
-            ordered = (frameworks[1], frameworks[0]) if turned else frameworks
-            nodes = [side.pack.nodes for side in sides]
-            partner, notes = self.layers.pair_calls(nodes[0], nodes[1], ordered)  # type: ignore[arg-type]
-            keys = _keys_of_pairs(*sides, partner, [])
-            keys.notes += notes
-        else:
-            keys = self._name_keys(*sides)
-        if turned:
-            keys = _turned(keys, len(target))
+        turn = across and frameworks[0] == PYTORCH
+        side, other = (golden, target) if turn else (target, golden)
+        joined = self._join_calls(side, other, turn) or self._join_names(side, other, turn)
         if self.rows is not None:
-            self._list_rows(keys, target, golden)
-        return keys
+            self._list_rows(joined, target, golden)
+        return joined
 
-    def _name_keys(self, side: Side, other: Side) -> Keys:
-        translated = Translated(counted_names(side))
-        notes: list[str] = []
+    def _join_names(self, side: Side, other: Side, turn: bool) -> Joined:
+        """By the names of `side` rewritten into those of `other`."""
+        ours: Sequence[Key] = side.keys
         if self.cells or self.apis:
-            translated = translate(side, other, self.cells, self.apis)
-            notes += self.apis.notes if self.apis else []
-        if not self.fuzzy:
-            ours: Sequence[Key] = translated.keys(side) if self.cells or self.apis else side.keys
-            return Keys(ours, other.keys, notes=notes)
-        partner = fuzzy.pair_calls(side, other, translated.names)
-        slots: list[Key] = list(side.slots)
-        for row, slot in translated.slots.items():
-            slots[row] = slot
-        keys = _keys_of_pairs(side, other, partner, slots)
-        theirs = np.array([*counted_names(other), ""], object)
-        moved = (partner >= 0) & (np.array(translated.names, object) != theirs[partner])
-        keys.by_place = set(np.flatnonzero(moved[side.index.node]).tolist())
-        keys.notes = notes
-        return keys
+            ours = translate(side, other, self.cells, self.apis).keys(side)
+        rows, repeated = join(other.keys, ours) if turn else join(ours, other.keys)
+        return Joined(rows, repeated, np.zeros(len(rows), bool), self._notes())
 
-    def _list_rows(self, keys: Keys, target: Side, golden: Side) -> None:
+    def _join_calls(self, side: Side, other: Side, turn: bool) -> Joined | None:
+        """By paired calls; None when names decide."""
+        notes = self._notes()
+        slots: list[Key] = list(side.slots) if self.layers or self.fuzzy else []
+        moved = np.zeros(len(side.pack.nodes), bool)
+        if self.layers:
+            packs = side.pack, other.pack
+            partner, told = self.layers.pair_calls(
+                packs[0].nodes,
+                packs[1].nodes,
+                (packs[0].info.framework or PYTORCH, packs[1].info.framework or PYTORCH),
+            )
+            notes += told
+        elif self.fuzzy:
+            translated = translate(side, other, self.cells, self.apis)
+            for row, slot in translated.slots.items():
+                slots[row] = slot
+            partner = fuzzy.pair_calls(side, other, translated.names)
+            theirs = np.array([*counted_names(other), ""], object)
+            moved = (partner >= 0) & (np.array(translated.names, object) != theirs[partner])
+        else:
+            return None
+        rows = rows_of_calls(side, other, partner, slots)
+        by_place = moved[side.index.node] & (rows >= 0)
+        if turn:
+            back = turned(rows, len(other))
+            by_place = np.append(by_place, False)[back]
+            rows = back
+        return Joined(rows, np.zeros(len(rows), bool), by_place, notes)
+
+    def _notes(self) -> list[str]:
+        return list(self.apis.notes) if self.apis else []
+
+    def _list_rows(self, joined: Joined, target: Side, golden: Side) -> None:
         """Enter the pairs that the user lists."""
         table = self.rows or {}
-        ours, theirs = (_row_of(side) for side in (target, golden))
+        ours, theirs = (_rows_of_names(side) for side in (target, golden))
         if sum(name in ours for name in table) < sum(name in theirs for name in table):
-            table = {theirs_: ours_ for ours_, theirs_ in table.items()}
-        unknown = [name for name in table if name not in ours]
-        missing = [name for name in table.values() if name not in theirs and name != "N/A"]
+            table = {other: name for name, other in table.items()}
         for name, other in table.items():
             for row in ours.get(name, ()):
-                keys.listed[row] = theirs.get(other, [-1])[0]
-        for side, found in (("target", unknown), ("golden", missing)):
+                joined.rows[row] = theirs.get(other, [-1])[0]
+                joined.by_place[row] = False
+        unknown = [name for name in table if name not in ours]
+        missing = [name for name in table.values() if name not in theirs and name != NOT_AVAILABLE]
+        for where, found in (("target", unknown), ("golden", missing)):
             if found:
                 shown = ", ".join(found[:3]) + (" ..." if len(found) > 3 else "")
-                keys.notes.append(
-                    f"data mapping: {len(found)} names are not in the {side} ({shown})"
+                joined.notes.append(
+                    f"data mapping: {len(found)} names are not in the {where} ({shown})"
                 )
 
 
-def _row_of(side: Side) -> dict[str, list[int]]:
+def _rows_of_names(side: Side) -> dict[str, list[int]]:
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(side.names):
         rows.setdefault(name, []).append(row)
     return rows
-
-
-def _keys_of_pairs(side: Side, other: Side, partner: np.ndarray, slots: list[Key]) -> Keys:
-    """Keys from paired calls: a call's row on the other side, and the slot."""
-    of_row = zip(partner[side.index.node].tolist(), slots or side.slots, strict=True)
-    ours = [None if at < 0 or slot is None else f"{at}.{slot}" for at, slot in of_row]
-    theirs = zip(other.index.node.tolist(), other.slots, strict=True)
-    return Keys(ours, [names.tensor_name(str(at), slot) for at, slot in theirs])
-
-
-def _turned(keys: Keys, count: int) -> Keys:
-    """The keys with both sides swapped."""
-    moved = {key for row, key in enumerate(keys.target) if row in keys.by_place}
-    by_place = {row for row in range(count) if keys.golden[row] in moved}
-    return Keys(keys.golden, keys.target, by_place=by_place, notes=keys.notes)
