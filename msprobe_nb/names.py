@@ -113,8 +113,8 @@ def parse(name: str) -> NodeName:
 
 
 def tensor_name(node: str, slot: str) -> str:
-    """The full name of the value at `slot` of `node`."""
-    return f"{node}.{slot}"
+    """The full name of the value at `slot` of `node`; the node's own without a slot."""
+    return f"{node}.{slot}" if slot else node
 
 
 def slot_of(tensor: str, node: str) -> str:

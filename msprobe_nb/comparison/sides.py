@@ -87,10 +87,13 @@ class Side:
 
     @cached_property
     def slots(self) -> list[str]:
-        """The slot part of each row's name, such as ``input.0``."""
+        """The slot part of each row's shown name, such as ``input.0``."""
         nodes = self.pack.nodes.name
-        of_row = zip(self.index.name, self.index.node.tolist(), strict=True)
-        return [names.slot_of(name, nodes[at]) for name, at in of_row]
+        of_row = zip(self.names, self.index.name, self.index.node.tolist(), strict=True)
+        return [
+            names.slot_of(shown if shown.startswith(nodes[at]) else name, nodes[at])
+            for shown, name, at in of_row
+        ]
 
     @cached_property
     def checksums(self) -> list[str]:

@@ -359,6 +359,22 @@ def test_mappings_combine(tmp_path):
     assert list(found.values()) == ["", *golden]
 
 
+def test_values_saved_by_hand_are_paired_like_the_others(tmp_path):
+    """Without counting anything anew: their numbers are those of the saves."""
+    sides = [DUMPS / "debug_tensor" / side for side in ("target", "golden")]
+    plain = msprobe_nb.compare(*sides, progress=False)
+    first, second = plain.table["target"][:2]
+    mapped = msprobe_nb.compare(
+        *sides,
+        data_mapping={first: second},
+        algorithms={"Mean": lambda target, golden: float(target.mean())},
+        cell_mapping=True,
+        progress=False,
+    )
+    assert mapped.data_mapping == {**plain.data_mapping, first: second}
+    assert mapped.table["Mean"].notna().any()
+
+
 # ---------------------------------------------------------------- layers
 
 
