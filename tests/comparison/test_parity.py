@@ -17,7 +17,7 @@ import yaml
 from support import DATA, DUMPS, RESNET, RESULTS, SHARED, different_cells, read_csv, requires_shared
 
 import msprobe_nb
-from msprobe_nb.errors import MsProbeError
+from msprobe_nb.errors import MsProbeError, PathNotFoundError, UsageError
 
 METRICS = (
     *("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr"),
@@ -97,8 +97,8 @@ def test_every_listed_difference_is_real(tmp_path):
 
 # Options that belong to other ways of comparing.
 _OTHER = re.compile(r" -(fm|cm|dm|da|am|lm|m|-config|-consistent_check|-rank)\b")
-# Cases in which the official tool pairs ranks by position, cleans data first, or refuses.
-_DECIDED_OTHERWISE = {"ranks", "ranks_badtask", "dirty"}
+# Cases in which the official tool pairs ranks by position.
+_DECIDED_OTHERWISE = {"ranks", "ranks_badtask"}
 
 
 def _cases(*, answered: bool) -> list[tuple[str, str, str]]:
@@ -229,6 +229,40 @@ def test_result_files_of_every_way_of_pairing(tmp_path, case):
         assert all(fault in messages for fault in _FRAMEWORK_FAULTS)
         kept = [fault in written.read_text() for fault in _FRAMEWORK_FAULTS]
         assert kept == [False, case == "ms_pt_lm2"]  # there a null is paired with a tensor
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"data_mapping": MAPS / "nope.yaml"}, PathNotFoundError),
+        ({"layer_mapping": MAPS / "nope.yaml"}, PathNotFoundError),
+        ({"api_mapping": True}, UsageError),
+    ],
+    ids=["dm_missing", "lm_pt", "am_pt"],
+)
+def test_tables_that_cannot_be_used_are_refused(options, error):
+    """Also a layer mapping between PyTorch runs, which the official tool ignores in silence."""
+    with pytest.raises(error):
+        msprobe_nb.compare(*sides_of(RENAMED), **options, progress=False)
+
+
+@pytest.mark.parametrize("table", ["api.yaml", "api_doc.yaml"])
+def test_api_tables_of_the_documented_form_work(table):
+    """The official tool breaks down on them."""
+    result = msprobe_nb.compare(*sides_of(TWIN_L1), api_mapping=MAPS / table, progress=False)
+    pairs = result.data_mapping
+    assert pairs["Functional.relu.0.forward.input.0"] == "Torch.relu.0.forward.input.0"
+    assert pairs["Functional.relu.1.backward.output.0"] == "Torch.relu.1.backward.output.0"
+
+
+def test_a_pytorch_target_against_a_mindspore_golden():
+    """The official tool refuses; the pairs are those of the other direction."""
+    sides = sides_of(TWIN_MIX)
+    there = msprobe_nb.compare(*sides, layer_mapping=True, progress=False).data_mapping
+    back = msprobe_nb.compare(*sides[::-1], layer_mapping=True, progress=False).data_mapping
+    assert {(b, a) for a, b in there.items() if b != "N/A"} == {
+        pair for pair in back.items() if pair[1] != "N/A"
+    }
 
 
 def test_layer_mapping_is_written_as_the_official_data_mapping(tmp_path):
