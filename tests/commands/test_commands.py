@@ -259,6 +259,8 @@ def test_paths_and_variables_complete(here):
     assert complete("%msprobe compare -tp r", ref=run, rubbish=3) == {"ref", "runs/", "readme"}
     assert complete("%msprobe compare -tp runs/") == {"runs/a/"}
     assert complete("%msprobe open run") == {"runs/"}
+    for option in ("-dm", "--cell_mapping", "-am", "-lm", "--config", "--algorithm"):
+        assert complete(f"%msprobe compare {option} re") == {"readme"}
     assert complete("%msprobe compare --rank r") == set()
 
 
