@@ -78,8 +78,7 @@ class Products:
         if argument is None:
             return found
         content, where = read_yaml(argument, "post-processing table")
-        if not isinstance(content or {}, dict):
-            raise FormatError("the post-processing table has no sections", file=where)
+        _check_form(content or {}, where)
         if isinstance(argument, (str, os.PathLike)):
             found.folder = Path(argument).parent
         for section in content or {}:
@@ -115,6 +114,24 @@ class Products:
             place = Path(path) if Path(path).is_file() else self.folder / path
             self._matrices[path] = read_tensor_file(open_source(place.parent), place.name)
         return self._matrices[path]
+
+
+def _check_form(content: Any, where: str) -> None:
+    """Refuse a table that is not ``{section: {key: {matrix: names}}}``."""
+    if isinstance(content, dict):
+        sections = [value for key, value in content.items() if key in _SECTIONS and value]
+        if all(
+            isinstance(section, dict)
+            and all(isinstance(table or {}, dict) for table in section.values())
+            for section in sections
+        ):
+            return
+    raise FormatError(
+        "the post-processing table has another form",
+        file=where,
+        remedy="Write sections such as right_matmul, in them target_tensor_map and "
+        "golden_tensor_map, in these the path of a matrix and a list of data file names",
+    )
 
 
 @dataclass(frozen=True, slots=True)

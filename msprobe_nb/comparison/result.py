@@ -169,7 +169,8 @@ class Comparison:
     def data_mapping(self) -> dict[str, str]:
         """Target name -> golden name of all pairs, ``N/A`` without partner.
 
-        :func:`msprobe_nb.compare` takes it as ``data_mapping``, also after it was changed.
+        :func:`msprobe_nb.compare` takes it as ``data_mapping``, also after it was changed. Of
+        several steps or ranks the last one counts.
         """
         from msprobe_nb.comparison.data_mapping import data_mapping
 

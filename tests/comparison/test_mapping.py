@@ -316,6 +316,20 @@ def test_tables_that_are_none(options, error, text):
         msprobe_nb.compare(*sides, progress=False, **options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"fuzzy": True}, {"layer_mapping": True}, {"cell_mapping": True}, {"data_mapping": {}}],
+)
+def test_empty_recordings_pair_nothing(tmp_path, options):
+    write_dump(tmp_path / "a", {})
+    write_dump(tmp_path / "b", {"Torch.x.0.forward": op()})
+    for sides in ("ab", "ba", "aa"):
+        result = msprobe_nb.compare(*(tmp_path / s for s in sides), progress=False, **options)
+        assert set(result.data_mapping.values()) <= {"N/A"}
+        assert result.counts["pass"] == len(result.table) == (2 if sides == "ba" else 0)
+        assert len(result.to_csv(tmp_path / "out" / sides)) == (sides == "ba")
+
+
 @pytest.mark.parametrize("text", ["a: [", "!!python/object/apply:os.system ['true']", "a: \x00"])
 def test_a_yaml_file_that_is_broken_or_wants_to_run_something(tmp_path, text):
     (tmp_path / "map.yaml").write_text(text)
@@ -339,3 +353,17 @@ def test_a_saved_comparison_keeps_its_pairs(tmp_path, options):
     assert loaded.golden_only.equals(result.golden_only)
     assert loaded.summary() == result.summary()
     assert loaded.paired_by == result.paired_by
+
+
+@pytest.mark.parametrize(
+    "options", [{"layer_mapping": True}, {"fuzzy": True, "cell_mapping": True}]
+)
+def test_run_stores_are_paired_like_folders(tmp_path, options):
+    sides = [DUMPS / "twin_statistics_mix" / side for side in ("ms", "pt")]
+    stores = [
+        msprobe_nb.import_run(side, tmp_path / f"{side.name}.zarr", progress=False)
+        for side in sides
+    ]
+    ours = msprobe_nb.compare(*stores, progress=False, **options)
+    assert ours.data_mapping == msprobe_nb.compare(*sides, progress=False, **options).data_mapping
+    assert set(ours.data_mapping.values()) != {"N/A"}

@@ -141,6 +141,14 @@ def test_a_product_that_fails_leaves_the_values_and_tells(tmp_path, matrix):
     assert [note for note in result.notes if "'other'" in note]
 
 
+@pytest.mark.parametrize(
+    "table", [["a"], {"left_matmul": ["a"]}, {"left_matmul": {"target_tensor_map": ["a"]}}]
+)
+def test_tables_of_another_form_are_refused(tmp_path, table):
+    with pytest.raises(FormatError, match="another form"):
+        two(tmp_path, [GARBAGE], [GARBAGE], config=table)
+
+
 # ---------------------------------------------------------------- algorithms
 
 
@@ -205,6 +213,20 @@ def test_own_metrics_see_no_nan_that_both_sides_have(tmp_path):
         },
     )
     assert result.table.iloc[-1]["Sum"] == GARBAGE.sum() - 1
+
+
+def test_values_of_a_run_store_are_prepared_like_those_of_a_folder(tmp_path):
+    file = f"{NAME}.output.0.npy"
+    np.save(tmp_path / "two.npy", 2 * np.eye(2, dtype=np.float32))
+    table = {"right_matmul": {"golden_tensor_map": {str(tmp_path / "two.npy"): [file]}}}
+    plain = two(tmp_path, [2 * GARBAGE], [CLEAN], config=table)
+    stores = [
+        msprobe_nb.import_run(tmp_path / side, tmp_path / f"{side}.zarr", progress=False)
+        for side in "ab"
+    ]
+    stored = msprobe_nb.compare(*stores, config=table, progress=False)
+    assert stored.table.iloc[-1]["EucDist"] == 0.0
+    assert stored.table.equals(plain.table)
 
 
 @pytest.mark.parametrize("name", ["", "Cosine", "NPU max", "verdict", "Relative L2", "Data_name"])
