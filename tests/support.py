@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,45 @@ def write_dump(folder: Path, data: Any, **head: Any) -> Path:
     content = {key: value for key, value in content.items() if value is not ...}
     (folder / "dump.json").write_text(json.dumps(content, indent=1))
     return folder
+
+
+def op(norm: float = 1.0, shape: tuple[int, ...] = (2, 3), dtype: str = "torch.float32") -> Any:
+    value = tensor(shape, dtype, norm=norm)
+    return call([value], [value])
+
+
+def back(norm: float = 1.0, shape: tuple[int, ...] = (2, 3)) -> Any:
+    return {"input": [tensor(shape, norm=norm)], "output": [tensor(shape, norm=norm)]}
+
+
+def paired_calls(
+    tmp_path: Path, ours: dict[str, Any], theirs: dict[str, Any], **options: Any
+) -> dict[str, str]:
+    """Target call -> golden call, by the first row of each; the heads may be given as well."""
+    heads = [options.pop(side, {}) for side in ("target", "golden")]
+    import msprobe_nb
+
+    write_dump(tmp_path / "a", ours, **heads[0])
+    write_dump(tmp_path / "b", theirs, **heads[1])
+    result = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", progress=False, **options)
+    found = {}
+    for row in result.table.itertuples():
+        other = row.golden if isinstance(row.golden, str) else ""
+        for mark in (".input.", ".output.", ".parameters."):
+            other = other.split(mark)[0]
+        found.setdefault(row.node, other)
+    return found
+
+
+def calls_in_order(*calls: str, norms: Sequence[float] = ()) -> dict[str, Any]:
+    """Forward calls, numbered, each with its norm."""
+    seen: dict[str, int] = {}
+    data = {}
+    for at, name in enumerate(calls):
+        number = seen.get(name, 0)
+        seen[name] = number + 1
+        data[f"{name}.{number}.forward"] = op(norms[at] if norms else 1.0 + at)
+    return data
 
 
 # ---------------------------------------------------------------- official result files

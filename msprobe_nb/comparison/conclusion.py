@@ -186,6 +186,8 @@ def details(comparison: Comparison) -> list[str]:
         f"Compared {what}, {_numbers('step', comparison.steps)}, "
         f"{_numbers('rank', comparison.ranks)}; rules {comparison.rules}."
     )
+    if comparison.paired_by:
+        lines.append(f"Paired by {comparison.paired_by}.")
     return lines
 
 

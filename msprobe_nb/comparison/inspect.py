@@ -199,6 +199,9 @@ def _inspect(judged: JudgedPart, row: int) -> RowDetail:
     part = judged.part
     partner = int(part.pairs.golden[row])
     metrics = {name: float(metric.value()[row]) for name, metric in part.metrics.items()}
+    for name, values in part.custom.items():
+        if isinstance(values[row], (int, float)):
+            metrics[name] = float(values[row])
     detail = RowDetail(
         target=_facts(part.target, row),
         golden=_facts(part.golden, partner) if partner >= 0 else {},

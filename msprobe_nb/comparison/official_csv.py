@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from msprobe_nb.comparison import statistics, tensors
-from msprobe_nb.comparison.cells import MARK_TEXTS, NUMBER, Metric
+from msprobe_nb.comparison.cells import MARK_TEXTS, NAN, NUMBER, UNSUPPORTED, Metric
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
 from msprobe_nb.comparison.verdict import BIT, RULES, VERDICTS
@@ -93,7 +93,7 @@ def _targets(comparison: Comparison, path: Path) -> Iterator[Path]:
 def csv_rows(judged: JudgedPart) -> tuple[bytes, list[bytes]]:
     """Header line and one line for each row, without line ends."""
     part, rows = judged.part, judged.rows
-    names = list(COLUMNS.get(part.mode, COLUMNS["statistics"]))
+    names = column_names(part)
     columns: list[Sequence[bytes]] = [*_name_columns(part, rows), _facts(part, rows)]
     columns += [*_mode_columns(part, rows), _verdict(judged)]
     if part.target.pack.nodes.stacks:
@@ -103,6 +103,15 @@ def csv_rows(judged: JudgedPart) -> tuple[bytes, list[bytes]]:
         names.append(DATA_NAME)
         columns.append(_data_names(part, rows))
     return ",".join(names).encode(), list(map(b",".join, zip(*columns, strict=True)))
+
+
+def column_names(part: Part) -> list[str]:
+    """The official columns of a part without its last ones; a user's own follow the metrics."""
+    names = list(COLUMNS.get(part.mode, COLUMNS["statistics"]))
+    if part.custom:
+        at = names.index(tensors.COLUMNS[-1]) + 1
+        names[at:at] = part.custom
+    return names
 
 
 # ---------------------------------------------------------------- columns
@@ -191,6 +200,7 @@ def _mode_columns(part: Part, rows: np.ndarray) -> list[list[bytes]]:
     else:
         groups = [statistics.DIFFERENCES, statistics.RELATIVE_ERRORS]
     columns = [_metrics([part.metrics[name] for name in names], rows) for names in groups]
+    columns += [_cells(custom_cells(part, name, rows)) for name in part.custom]
     for side in (part.target.statistics, part.golden_statistics):
         columns.append(_statistics(side if len(rows) == len(part) else side.take(rows)))
     return columns
@@ -229,6 +239,17 @@ def _metrics(columns: Sequence[Metric], rows: np.ndarray) -> list[bytes]:
             for code, number in zip(mark[row].tolist(), numbers[row].tolist(), strict=True)
         )
     return lines.tolist()
+
+
+def custom_cells(part: Part, name: str, rows: np.ndarray) -> list[str]:
+    """The results of a user's algorithm; the mark of the metrics where there is none."""
+    marks = part.metrics["MaxAbsErr"].mark
+    return [
+        MARK_TEXTS[mark if mark not in (NUMBER, NAN) else UNSUPPORTED]
+        if (value := part.custom[name][row]) is None
+        else str(value)
+        for row, mark in zip(rows.tolist(), marks[rows].tolist(), strict=True)
+    ]
 
 
 def _statistics(values: Values) -> list[bytes]:

@@ -53,6 +53,8 @@ class Comparison:
         A second golden run against the golden one.
     unfinished : int
         Pairs of packs that an interrupt kept from being compared.
+    paired_by : str
+        What rows were paired by besides their names, such as ``layer mapping``.
     """
 
     noise: Comparison | None = None
@@ -75,6 +77,7 @@ class Comparison:
         self.complete = True
         self.notes = list(notes)
         self.failures: list[MsProbeError] = []
+        self.paired_by = ""
 
     @property
     def mode(self) -> str:
@@ -157,7 +160,7 @@ class Comparison:
             notes=self.notes,
         )
         other.complete, other.failures, other.noise = self.complete, self.failures, self.noise
-        other.unfinished = self.unfinished
+        other.unfinished, other.paired_by = self.unfinished, self.paired_by
         for name in ("deviations", "noise_sizes"):  # they do not depend on any limit
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
@@ -228,6 +231,17 @@ class Comparison:
 
         return golden_only_table(self)
 
+    @property
+    def data_mapping(self) -> dict[str, str]:
+        """Target name -> golden name of all pairs, ``N/A`` without partner.
+
+        :func:`msprobe_nb.compare` takes it as ``data_mapping``, also after it was changed. Of
+        several steps or ranks the last one counts.
+        """
+        from msprobe_nb.comparison.data_mapping import data_mapping
+
+        return {key: name for part in self.parts for key, name in data_mapping(part).items()}
+
     # ------------------------------------------------------------ words
 
     def summary(self) -> str:
@@ -261,6 +275,12 @@ class Comparison:
         from msprobe_nb.comparison.official_csv import write_csv
 
         return write_csv(self, path)
+
+    def write_data_mapping(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the pairs as official data mapping files, one for each step and rank."""
+        from msprobe_nb.comparison.data_mapping import write_data_mapping
+
+        return write_data_mapping(self, folder)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from support import DUMPS, RESNET, call, read_csv, tensor, write_dump
+from support import DATA, DUMPS, RESNET, call, read_csv, tensor, write_dump
 
+import msprobe_nb
 from msprobe_nb import Comparison, Run
 from msprobe_nb.cli import main
 from msprobe_nb.commands import COMMANDS
@@ -48,6 +49,50 @@ def test_options_of_compare(here, capsys):
     assert len(list((here / "out").glob("*rank[02]_*.csv"))) == 2
     assert "report: report.html" in out
     assert "<html" in (here / "report.html").read_text()
+
+
+PAIRED = [
+    (["-fm"], {"fuzzy": True}),
+    (["--fuzzy_match"], {"fuzzy": True}),
+    (["-cm"], {"cell_mapping": True}),
+    (["--cell_mapping", str(DATA / "maps/cell_ms.yaml")], "cell_ms"),
+    (["-am"], {"api_mapping": True}),
+    (["--api_mapping", str(DATA / "maps/api.yaml")], "api"),
+    (["-lm"], {"layer_mapping": True}),
+    (["--layer_mapping", str(DATA / "maps/layer.yaml")], "layer"),
+    (["-dm", str(DATA / "maps/data.yaml")], "data"),
+]
+
+
+@pytest.mark.parametrize(("words", "option"), PAIRED)
+def test_ways_of_pairing(here, words, option):
+    if isinstance(option, str):
+        option = {words[0].strip("-").replace("dm", "data_mapping"): words[1]}
+    sides = [str(DUMPS / "twin_statistics_mix" / side) for side in ("ms", "pt")]
+    assert main(["compare", "-m", "auto", "-tp", sides[0], "-gp", sides[1], *words]) == 0
+    expected = msprobe_nb.compare(*sides, progress=False, **option)
+    (expected_csv,) = expected.to_csv(here / "expected")
+    (written,) = (here / "output").glob("*.csv")
+    assert read_csv(written) == read_csv(expected_csv)
+    mappings = list((here / "output").glob("data_mapping_*.yaml"))
+    assert len(mappings) == ("layer_mapping" in option)
+
+
+def test_values_can_be_prepared_and_measured_otherwise(here, capsys):
+    (here / "alg_size.py").write_text(
+        "def column_name(): return 'Size'\ndef compare(n, b): return n.numel()\n"
+    )
+    (here / "table.yaml").write_text("nonsense: {}\n")
+    words = ["compare", "-tp", TARGET, "-gp", GOLDEN, "--algorithm", "alg_size.py"]
+    assert main([*words, "--config", "table.yaml", "-tensor_log"]) == 0
+    out = capsys.readouterr().out
+    assert "table.yaml: unknown section 'nonsense'" in out
+    line = "[Tensor.__mul__.0.forward.input.0] Compare result: Cosine 1.0, EucDist 0.0, "
+    assert "start compare: Tensor.__mul__.0.forward.input.0" in out.splitlines()
+    assert [text for text in out.splitlines() if text.startswith(line) and "Size 24" in text]
+    assert out.count("start compare: ") == 107
+    (written,) = (here / "output").glob("*.csv")
+    assert "Size" in read_csv(written)[0]
 
 
 @pytest.mark.parametrize("topic", [[], ["help"], ["--help"]])
@@ -214,6 +259,8 @@ def test_paths_and_variables_complete(here):
     assert complete("%msprobe compare -tp r", ref=run, rubbish=3) == {"ref", "runs/", "readme"}
     assert complete("%msprobe compare -tp runs/") == {"runs/a/"}
     assert complete("%msprobe open run") == {"runs/"}
+    for option in ("-dm", "--cell_mapping", "-am", "-lm", "--config", "--algorithm"):
+        assert complete(f"%msprobe compare {option} re") == {"readme"}
     assert complete("%msprobe compare --rank r") == set()
 
 

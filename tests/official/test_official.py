@@ -39,10 +39,10 @@ def official(*words: str, cwd: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def official_compare(target: Path, golden: Path, out: Path) -> list[Path]:
+def official_compare(target: Path, golden: Path, out: Path, *more: str) -> list[Path]:
     """The result files of ``msprobe compare``."""
     code = "import sys; from msprobe.msprobe import main; sys.exit(main())"
-    words = ["compare", "-tp", str(target), "-gp", str(golden), "-o", str(out)]
+    words = ["compare", "-tp", str(target), "-gp", str(golden), "-o", str(out), *more]
     official("-c", code, *words, cwd=out.parent)
     return sorted(out.glob("*.csv"))
 
@@ -96,4 +96,26 @@ def test_recordings_with_every_kind_of_row_agree_with_the_installed_tool(case, t
     sides = [DUMPS / case / side / place for side in ("target", "golden")]
     (theirs,) = official_compare(*sides, tmp_path / "official")
     (ours,) = msprobe_nb.compare(*sides, progress=False).to_csv(tmp_path / "ours.csv")
+    assert different_cells(ours, theirs) == {}
+
+
+@pytest.mark.parametrize(
+    ("case", "words", "options"),
+    [
+        ("conv_L0_renamed/target", ["-cm", "cell_full.yaml"], {"cell_mapping": "cell_full.yaml"}),
+        ("conv_L0_renamed/target", ["-cm", "cell_str.yaml"], {"cell_mapping": "cell_str.yaml"}),
+        ("conv_L0_renamed/target", ["-dm", "data.yaml"], {"data_mapping": "data.yaml"}),
+        ("edge_tensor_L1/golden", ["-fm"], {"fuzzy": True}),  # the official one is lost otherwise
+        ("dirty/target", [], {}),
+    ],
+)
+def test_ways_of_pairing_agree_with_the_installed_tool(case, words, options, tmp_path):
+    maps = DUMPS.parent / "maps"
+    target = DUMPS / case
+    sides = [next(side.glob("**/dump.json")) for side in (target, target.parent / "golden")]
+    places = [str(maps / word) if word.endswith(".yaml") else word for word in words]
+    (theirs,) = official_compare(*sides, tmp_path / "official", *places)
+    tables = {key: maps / value if value is not True else True for key, value in options.items()}
+    result = msprobe_nb.compare(*sides, progress=False, **tables)
+    (ours,) = result.to_csv(tmp_path / "ours.csv")
     assert different_cells(ours, theirs) == {}

@@ -23,6 +23,7 @@ from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import Side
 from msprobe_nb.comparison.status import COMPARED, NON_FINITE
 from msprobe_nb.comparison.tensors import RELATIVE_L2
+from msprobe_nb.store.dtypes import canonical
 from msprobe_nb.store.index import ARGUMENT, FLOAT, INT, TENSOR
 from msprobe_nb.store.pack import CHECKSUM_MODE, STATISTICS_MODE, TENSOR_MODE
 
@@ -83,11 +84,6 @@ class Deviations:
     born: np.ndarray
     rms: np.ndarray
     count: np.ndarray
-
-
-def canonical_dtype(text: Any) -> str:
-    """``float32`` of ``torch.float32`` and of ``Float32``."""
-    return str(text).rpartition(".")[2].lower()
 
 
 def deviations_of(part: Part) -> Deviations:
@@ -159,8 +155,8 @@ def _differs(ours: Any, theirs: Any, partner: np.ndarray) -> np.ndarray:
 
 def _dtypes(target: Side, golden: Side, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which rows differ in dtype, and the coarser epsilon of each."""
-    ours = target.index.dtype.map(canonical_dtype)
-    theirs = golden.index.dtype.map(canonical_dtype)
+    ours = target.index.dtype.map(canonical)
+    theirs = golden.index.dtype.map(canonical)
     epsilon = _epsilons(ours)[ours.codes]
     if len(theirs):
         other = _epsilons(theirs)[theirs.codes[partner]]
