@@ -35,6 +35,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=numbers, metavar="N,N-N", help="compare only these steps")
     parser.add_argument("--rank", type=numbers, metavar="N,N-N", help="compare only these ranks")
     parser.add_argument("--html", metavar="FILE", help="also write a self-contained report")
+    parser.add_argument(
+        "--xlsx", action="store_true", help="write the result as .xlsx instead of .csv"
+    )
 
 
 def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
@@ -50,7 +53,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
     folder = arguments.output_path or (None if context.interactive else "./output")
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for path in result.to_csv(folder):
+        for path in result.to_xlsx(folder) if arguments.xlsx else result.to_csv(folder):
             context.say(f"result: {path}")
     if arguments.html:
         context.say(f"report: {result.to_html(arguments.html)}")

@@ -195,6 +195,23 @@ class Comparison:
 
         return write_csv(self, path)
 
+    def to_xlsx(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the result in the official columns as spreadsheets.
+
+        Parameters
+        ----------
+        path : path
+            An ``.xlsx`` file, or a folder that then gets files with official names. Several steps
+            or ranks make several files.
+
+        Returns
+        -------
+        list of Path
+        """
+        from msprobe_nb.comparison.official_xlsx import write_xlsx
+
+        return write_xlsx(self, path)
+
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""
         from msprobe_nb.views.report import write_report

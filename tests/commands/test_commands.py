@@ -223,3 +223,10 @@ def test_the_kernel_asks_our_completer(shell, here):
     with provisionalcompleter():
         found = {c.text for c in shell.Completer.completions(line, len(line))}
     assert "runs/" in found
+
+
+def test_compare_writes_spreadsheets(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, "--xlsx", "-o", "out"]) == 0
+    (written,) = (here / "out").iterdir()
+    assert written.suffix == ".xlsx"
+    assert f"result: out/{written.name}" in capsys.readouterr().out
