@@ -19,6 +19,7 @@ from msprobe_nb.errors import MsProbeError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from msprobe_nb.comparison.merge import MergedResults
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
 
@@ -211,6 +212,17 @@ class Comparison:
         from msprobe_nb.comparison.official_xlsx import write_xlsx
 
         return write_xlsx(self, path)
+
+    def merge(
+        self, apis: str | Sequence[str], metrics: str | Sequence[str] | None = None
+    ) -> MergedResults:
+        """Some calls over all ranks: for each metric a table with a column for each rank.
+
+        See :func:`msprobe_nb.comparison.merge.merge_results`.
+        """
+        from msprobe_nb.comparison.merge import merge_results
+
+        return merge_results(self, apis, metrics)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""

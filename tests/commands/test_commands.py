@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from support import DUMPS, RESNET, call, read_csv, tensor, write_dump
+from support import DUMPS, RESNET, call, read_csv, read_xlsx, tensor, write_dump
 
 from msprobe_nb import Comparison, Run
 from msprobe_nb.cli import main
@@ -230,3 +230,18 @@ def test_compare_writes_spreadsheets(here, capsys):
     (written,) = (here / "out").iterdir()
     assert written.suffix == ".xlsx"
     assert f"result: out/{written.name}" in capsys.readouterr().out
+
+
+def test_merge_result_writes_one_sheet_for_each_metric(here, capsys):
+    for side, value in (("a", 1.0), ("b", 2.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.add.0.forward": entry})
+    (here / "merge.yaml").write_text("api: [Torch.add]\ncompare_index: [Max diff, L2norm diff]\n")
+    assert main(["compare", "-tp", "b", "-gp", "a", "-o", "out", "--xlsx"]) == 0
+    assert main(["merge_result", "-i", "out", "-o", "merged", "-config", "merge.yaml"]) == 0
+    (written,) = (here / "merged").iterdir()
+    sheets = read_xlsx(written)
+    assert list(sheets) == ["Max diff", "L2norm diff"]
+    assert sheets["Max diff"][0] == ["NPU Name", "rank0", "rank1"]
+    assert "2 values over rank0, rank1: Max diff, L2norm diff" in capsys.readouterr().out
