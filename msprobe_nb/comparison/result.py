@@ -19,6 +19,7 @@ from msprobe_nb.errors import MsProbeError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from msprobe_nb.comparison.first_difference import FirstDifferences
     from msprobe_nb.comparison.merge import MergedResults
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
@@ -161,6 +162,15 @@ class Comparison:
         from msprobe_nb.comparison.table import golden_only_table
 
         return golden_only_table(self)
+
+    def first_differences(self, *, limit: float = 0.5) -> FirstDifferences:
+        """The calls at which target and golden part, over all ranks.
+
+        See :func:`msprobe_nb.comparison.first_difference.first_differences`.
+        """
+        from msprobe_nb.comparison.first_difference import first_differences
+
+        return first_differences(self, limit=limit)
 
     # ------------------------------------------------------------ words
 
