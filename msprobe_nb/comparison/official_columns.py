@@ -2,7 +2,7 @@
 
 Here, in :mod:`.official_csv` and in :mod:`.official_xlsx`, and only there, the two sides are called
 NPU and Bench. Neighbouring columns that can be turned into cells together are one block; each
-writer turns the four kinds of blocks into its cells in bulk.
+writer turns the kinds of blocks into its cells in bulk.
 """
 
 from __future__ import annotations
@@ -89,7 +89,14 @@ class Recorded:
     values: Values
 
 
-Block = Texts | Choices | Metrics | Recorded
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One column of texts and numbers."""
+
+    cells: list[Any]
+
+
+Block = Texts | Choices | Metrics | Recorded | Cells
 
 
 def official_columns(judged: JudgedPart) -> tuple[list[str], list[Block]]:
@@ -103,6 +110,11 @@ def official_columns(judged: JudgedPart) -> tuple[list[str], list[Block]]:
         Each with one entry for every shown row.
     """
     part, rows = judged.part, judged.rows
+    if part.target.pack.is_kernel:
+        from msprobe_nb.comparison.official_kernel import kernel_columns
+
+        titles, columns = kernel_columns(judged)
+        return titles, [Cells(column) for column in columns]
     titles = list(COLUMNS.get(part.mode, COLUMNS["statistics"]))
     blocks: list[Block] = [*_names(part, rows), _facts(part, rows)]
     blocks += [*_mode_blocks(part, rows), _verdict(judged)]
@@ -138,6 +150,9 @@ def result_paths(comparison: Comparison, path: Path, suffix: str) -> Iterator[Pa
         if single:
             name = f"{path.stem}_step{part.step}_rank{part.rank}{suffix}" if several else path.name
             yield path.with_name(name)
+            continue
+        if pack.is_kernel:
+            yield path / f"{prefix}_{part.rank}_{part.step}_{stamp}{suffix}"
             continue
         rank = f"_{pack.label}" if several else ""
         folder = path / f"step{part.step}" if len(comparison.steps) > 1 else path

@@ -17,6 +17,7 @@ import numpy as np
 from msprobe_nb.comparison.cells import MARK_TEXTS, NUMBER
 from msprobe_nb.comparison.official_columns import (
     Block,
+    Cells,
     Choices,
     Metrics,
     Recorded,
@@ -185,9 +186,14 @@ def _statistic(value: Any) -> bytes:
     return _quoted(str(value))
 
 
+def _mixed(block: Cells) -> list[bytes]:
+    return [_quoted(cell if isinstance(cell, str) else repr(cell)) for cell in block.cells]
+
+
 _RENDER: dict[type[Block], Callable[[Any], list[bytes]]] = {
     Texts: _cells,
     Choices: _choices,
     Metrics: _metrics,
     Recorded: _statistics,
+    Cells: _mixed,
 }

@@ -17,6 +17,7 @@ import numpy as np
 from msprobe_nb.comparison.cells import MARK_TEXTS, NUMBER, SAME, Metric
 from msprobe_nb.comparison.official_columns import (
     Block,
+    Cells,
     Choices,
     Metrics,
     Texts,
@@ -43,9 +44,8 @@ def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> list[Pat
         if not len(judged.rows):
             continue  # nothing was recorded, as with task `structure`
         titles, blocks = official_columns(judged)
-        sheets = (
-            (name, titles, _rows(blocks, part)) for name, part in sheet_slices(len(judged.rows))
-        )
+        count = _length(judged, blocks)
+        sheets = ((name, titles, _rows(blocks, part)) for name, part in sheet_slices(count))
         written.append(write_workbook(target, sheets))
     return written
 
@@ -55,8 +55,14 @@ def official_frame(judged: JudgedPart) -> pd.DataFrame:
     import pandas as pd
 
     titles, blocks = official_columns(judged)
-    rows = _rows(blocks, slice(0, len(judged.rows)))
+    rows = _rows(blocks, slice(0, _length(judged, blocks)))
     return pd.DataFrame(rows, columns=titles, dtype=object)
+
+
+def _length(judged: JudgedPart, blocks: list[Block]) -> int:
+    """Number of rows; results of kernel dumps also list what only the golden run has."""
+    first = blocks[0]
+    return len(first.cells) if isinstance(first, (Texts, Cells)) else len(judged.rows)
 
 
 def _rows(blocks: list[Block], part: slice) -> Iterator[tuple[Any, ...]]:
@@ -68,7 +74,7 @@ def _rows(blocks: list[Block], part: slice) -> Iterator[tuple[Any, ...]]:
 
 def _cells(block: Block, rows: slice) -> list[list[Any]]:
     """Some rows of a block, column by column, as Python values."""
-    if isinstance(block, Texts):
+    if isinstance(block, (Texts, Cells)):
         return [block.cells[rows]]
     if isinstance(block, Choices):
         return [

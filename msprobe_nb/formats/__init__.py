@@ -11,14 +11,14 @@ from msprobe_nb.store.sources import LocalSource, open_source
 
 
 def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **options: Any) -> Run:
-    """Open a run: our store or a folder of the official tool, local, zipped or at a URL.
+    """Open a run: our store, a folder of the official tool or a MindSpore kernel dump.
 
     Parameters
     ----------
     path : path, URL or Run
         A run store, a dump folder (the root, one ``step``, one ``rank`` or ``proc`` folder), a
-        ``dump.json`` or ``debug.json``, a ``.zip`` of these, or any fsspec URL. A Run is returned
-        unchanged.
+        ``dump.json`` or ``debug.json``, a folder with ``rank_<r>/<net>/<graph>/<step>`` kernel
+        dumps, a ``.zip`` of these, or any fsspec URL. A Run is returned unchanged.
     salvage : bool
         Read the whole entries of a truncated ``dump.json`` instead of refusing it.
     **options
@@ -38,6 +38,7 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
     """
     if isinstance(path, Run):
         return path
+    from msprobe_nb.formats.mindspore.kernel_pack import find_kernel_packs
     from msprobe_nb.formats.msprobe.tree import OfficialTree, find_packs, single_file
 
     text = os.fspath(path)
@@ -49,6 +50,8 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
         if is_store(source):
             return open_store(source)
         tree = find_packs(source, salvage=salvage)
+        if tree is None and (kernel := find_kernel_packs(source)) is not None:
+            return Run(kernel[0], text, kind="mindspore", depth=kernel[1])
     if tree is None:
         raise NotARunError(
             "neither a run store nor a dump folder (no zarr.json, dump.json or step folders)",

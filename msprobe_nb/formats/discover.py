@@ -55,6 +55,7 @@ def _candidates(folder: Path, depth: int) -> list[Path]:
         bool(files & {layout.GROUP, layout.JOURNAL, "dump.json", "debug.json"})
         or any(name.startswith(("rank", "proc")) and name[4:].isdigit() for name in folders)
         or any(name.startswith("step") and name[4:].isdigit() for name in folders)
+        or any(name.startswith("rank_") and name[5:].isdigit() for name in folders)
     )
     if is_run and _is_run(folder):
         return [folder]
@@ -83,7 +84,7 @@ def _describe(path: Path, root: Path) -> tuple[Any, ...]:
     shown = os.path.relpath(path, root)
     try:
         run: Run = open_run(path)
-        kind = "run store" if run.kind == "run" else "official"
+        kind = {"run": "run store", "mindspore": "kernel dump"}.get(run.kind, "official")
         head = (run.framework, run.task, run.level)
         what = (brief(run.steps), brief(run.ranks), size(run.nbytes()))
         return (shown, kind, *head, *what, run.complete, "")
