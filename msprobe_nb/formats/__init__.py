@@ -11,14 +11,15 @@ from msprobe_nb.store.sources import LocalSource, open_source
 
 
 def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **options: Any) -> Run:
-    """Open a run: our store, a folder of the official tool or a MindSpore kernel dump.
+    """Open a run: our store or what another tool recorded, local, zipped or at a URL.
 
     Parameters
     ----------
     path : path, URL or Run
         A run store, a dump folder (the root, one ``step``, one ``rank`` or ``proc`` folder), a
         ``dump.json`` or ``debug.json``, a folder with ``rank_<r>/<net>/<graph>/<step>`` kernel
-        dumps, a ``.zip`` of these, or any fsspec URL. A Run is returned unchanged.
+        dumps or ``data/<tag>/step<i>/rank<j>`` arrays, a ``.zip`` of these, or any fsspec URL. A
+        Run is returned unchanged.
     salvage : bool
         Read the whole entries of a truncated ``dump.json`` instead of refusing it.
     **options
@@ -40,6 +41,7 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
         return path
     from msprobe_nb.formats.mindspore.kernel_pack import find_kernel_packs
     from msprobe_nb.formats.msprobe.tree import OfficialTree, find_packs, single_file
+    from msprobe_nb.formats.single_save import find_saved
 
     text = os.fspath(path)
     if "://" not in text and os.path.isfile(text) and not text.endswith(".zip"):
@@ -50,6 +52,8 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
         if is_store(source):
             return open_store(source)
         tree = find_packs(source, salvage=salvage)
+        if tree is None and (saved := find_saved(source)) is not None:
+            return Run(saved.packs(), text, kind="saved", depth="root", notes=saved.notes)
         if tree is None and (kernel := find_kernel_packs(source)) is not None:
             return Run(kernel[0], text, kind="mindspore", depth=kernel[1])
     if tree is None:

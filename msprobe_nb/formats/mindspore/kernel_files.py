@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe_nb.errors import FormatError, MsProbeError
+from msprobe_nb.formats.array_facts import array_facts
 from msprobe_nb.formats.tensor_file import read_npy
 from msprobe_nb.store.sources import Source
 
@@ -209,17 +210,8 @@ def number_calls(values: list[KernelValue]) -> list[KernelValue]:
 
 def with_data(source: Source, value: KernelValue) -> KernelValue:
     """A value of a tensor folder with the facts that only its file tells."""
-    import numpy as np
-
     try:
-        data = read_npy(source, value.file)
+        facts = array_facts(read_npy(source, value.file))
     except MsProbeError as error:
         return replace(value, problem=str(error))
-    name = data.dtype.name
-    if data.dtype.kind not in "bifu" or not data.size:
-        return replace(value, dtype=name, shape=data.shape)
-    with np.errstate(all="ignore"):
-        flat = data.reshape(-1).astype(np.float64, copy=False)
-        high, low = (bound.item() for bound in (data.max(), data.min()))
-        statistics = (high, low, float(flat.mean()), float(np.sqrt(np.vecdot(flat, flat))))
-    return replace(value, dtype=name, shape=data.shape, statistics=statistics)
+    return replace(value, **facts._asdict())

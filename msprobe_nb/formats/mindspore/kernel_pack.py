@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from msprobe_nb.store.sources import Source
 
 _RANK = re.compile(r"rank_(\d+)\Z")
 _MAX_DEPTH = 7
+_MAX_FOLDERS = 100_000  # whatever else a path may point to is not searched for ever
 # The names of floating types in other MindSpore recordings; of these, unlike ones may be compared.
 _FLOATS = {name.lower(): name for name in ("Float16", "Float32", "Float64", "BFloat16")}
 
@@ -166,7 +169,7 @@ def find_kernel_packs(source: Source) -> tuple[list[Pack], str] | None:
     """The kernel recordings below a folder and what it is (``root`` or ``pack``); None if none."""
     found: dict[tuple[int, int], list[tuple[str, bool]]] = {}
     depth = "root"
-    for folder, files in _folders(source, "", 0):
+    for folder, files in islice(_folders(source, "", 0), _MAX_FOLDERS):
         place = _place(source, folder)
         if place is None or not is_kernel_folder(source.child(folder) if folder else source, files):
             continue
@@ -184,19 +187,15 @@ def find_kernel_packs(source: Source) -> tuple[list[Pack], str] | None:
     return packs, depth
 
 
-def _folders(source: Source, folder: str, depth: int) -> list[tuple[str, list[str]]]:
+def _folders(source: Source, folder: str, depth: int) -> Iterator[tuple[str, list[str]]]:
     """The lowest folders below one, with their files."""
     entries = source.entries(folder)
     inner = [name for name, is_folder in entries if is_folder and not name.startswith(".")]
     if not inner:
-        return [(folder, [name for name, is_folder in entries if not is_folder])]
-    if depth >= _MAX_DEPTH:
-        return []
-    return [
-        found
-        for name in inner
-        for found in _folders(source, f"{folder}/{name}" if folder else name, depth + 1)
-    ]
+        yield folder, [name for name, is_folder in entries if not is_folder]
+    elif depth < _MAX_DEPTH:
+        for name in inner:
+            yield from _folders(source, f"{folder}/{name}" if folder else name, depth + 1)
 
 
 def _place(source: Source, folder: str) -> tuple[int, int] | None:
