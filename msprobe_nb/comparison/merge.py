@@ -18,6 +18,7 @@ import numpy as np
 
 from msprobe_nb.comparison import statistics, tensors
 from msprobe_nb.comparison.official_columns import CONSISTENT, NPU_NAME
+from msprobe_nb.comparison.tables import Tables
 from msprobe_nb.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 _SAYS_NOTHING = ("N/A", "unsupported", "Nan")
 _TARGET_VALUE, _GOLDEN_VALUE = "NPU max", "Bench max"
-_METRICS = (*tensors.COLUMNS, *statistics.COLUMNS, CONSISTENT)
+_METRICS = frozenset((*tensors.COLUMNS, *statistics.COLUMNS, CONSISTENT))
 
 
-class MergedResults(dict[str, "pd.DataFrame"]):
+class MergedResults(Tables):
     """Metric -> DataFrame with the column ``NPU Name`` and one column for each rank.
 
     Attributes
@@ -38,10 +39,6 @@ class MergedResults(dict[str, "pd.DataFrame"]):
     notes : list of str
         Files that were left aside, calls that a rank does not have.
     """
-
-    def __init__(self, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> None:
-        super().__init__(tables)
-        self.notes = list(notes)
 
     def to_xlsx(self, path: str | os.PathLike[str]) -> Path:
         """Write one sheet for each metric.
@@ -212,8 +209,8 @@ def _check_metrics(
 ) -> Sequence[str]:
     """The metrics to merge; those of the first result when none were chosen."""
     if chosen is None:
-        measured = any(name in frame.columns for name in _METRICS[:-1])
-        return [name for name in _METRICS if name in frame.columns] if measured else ["Result"]
+        found = [name for name in frame.columns if name in _METRICS]
+        return found if found != [CONSISTENT] else ["Result"]
     unknown = [name for name in chosen if name not in frame.columns]
     if unknown:
         raise UsageError(

@@ -7,19 +7,20 @@ both have; a relative error is measured against the larger of the two values.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from msprobe_nb.comparison.tables import Tables
 from msprobe_nb.errors import MsProbeError, NotARunError
 from msprobe_nb.formats.single_save import SavedArrays, SavedKey, find_saved
 from msprobe_nb.store.dtypes import widen
 from msprobe_nb.store.sources import open_source
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 COLUMNS = (
     *("step", "rank", "micro_step", "id", "target_shape", "golden_shape", "same_percent"),
@@ -34,7 +35,7 @@ TITLES = (
 )
 
 
-class SavedComparison(dict[str, "pd.DataFrame"]):
+class SavedComparison(Tables):
     """Tag -> DataFrame with one row for each array that both sides have.
 
     Columns ``step rank micro_step id target_shape golden_shape same_percent first_mismatch max_abs
@@ -45,10 +46,6 @@ class SavedComparison(dict[str, "pd.DataFrame"]):
     notes : list of str
         Arrays that only one side has or that cannot be read.
     """
-
-    def __init__(self, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> None:
-        super().__init__(tables)
-        self.notes = list(notes)
 
     def to_xlsx(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write ``<tag>.xlsx`` for each tag, with the official titles."""

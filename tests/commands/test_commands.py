@@ -245,3 +245,20 @@ def test_merge_result_writes_one_sheet_for_each_metric(here, capsys):
     assert list(sheets) == ["Max diff", "L2norm diff"]
     assert sheets["Max diff"][0] == ["NPU Name", "rank0", "rank1"]
     assert "2 values over rank0, rank1: Max diff, L2norm diff" in capsys.readouterr().out
+
+
+def test_first_differences_and_merged_ranks_in_a_notebook(shell, here):
+    for side, value in (("a", 1.0), ("b", 4.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.<b>.0.forward": entry})
+    before = sorted(here.rglob("*"))
+    first = shell.run_line_magic("msprobe", "compare -tp b -gp a -da")
+    assert first.findings["rank"].tolist() == [0, 1]
+    assert "<b>" not in first._repr_html_()
+    (here / "m.yaml").write_text("api: ['Torch.<b>']\n")
+    shell.user_ns["c"] = shell.run_line_magic("msprobe", "compare -tp b -gp a")
+    merged = shell.run_line_magic("msprobe", "merge_result -i c -config m.yaml")
+    assert list(merged["Max diff"].columns) == ["NPU Name", "rank0", "rank1"]
+    assert "Torch.<b>" not in merged._repr_html_()
+    assert sorted(here.rglob("*")) == [*sorted([*before, here / "m.yaml"])]

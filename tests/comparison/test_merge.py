@@ -107,19 +107,13 @@ def test_a_comparison_of_several_ranks(comparison):
 
 
 def test_recorded_values_stand_where_a_metric_says_nothing(tmp_path):
-    for side, ranks in (("target", "[0, 1]"), ("golden", "[0, 2]")):
-        group = {"type": "torch.ProcessGroup", "group_ranks": ranks}
+    for side, name in (("target", "Torch.x.0.forward"), ("golden", "Torch.y.0.forward")):
         for rank in (0, 1):
-            write_dump(
-                tmp_path / side / f"rank{rank}",
-                {REDUCE: call([tensor(dtype="torch.int8"), group], [])},
-            )
-    only = {"Torch.x.0.forward": call([tensor(value=5)], [])}
-    for rank in (0, 1):
-        write_dump(tmp_path / "target" / f"rank{rank}", only)
+            entries = {name: call([tensor(value=5.0), None], [])}
+            write_dump(tmp_path / side / f"rank{rank}", entries)
     result = msprobe_nb.compare(tmp_path / "target", tmp_path / "golden", progress=False)
     table = result.merge("Torch.x", "Max diff")["Max diff"]
-    assert table["rank0"].tolist() == ["NPU:5  Bench:N/A"]
+    assert table["rank0"].tolist() == ["NPU:5  Bench:N/A", "NPU:None  Bench:N/A"]
 
 
 @pytest.mark.parametrize("kind", ["to_csv", "to_xlsx"])
