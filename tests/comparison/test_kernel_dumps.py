@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import SHARED, read_csv, read_table, requires_shared, same_cell
+from support import DUMPS, RESULTS, SHARED, read_csv, read_table, requires_shared, same_cell
 
 import msprobe_nb
 
-COMPARE, MINDSPORE = SHARED / "compare", SHARED / "mindspore/data"
+MINDSPORE = SHARED / "mindspore/data"
 TIME = 1700000000000000
 HEAD = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
@@ -56,23 +56,19 @@ def official_cells(ours: Path, theirs: Path, tolerance: float = 2e-6):
     return differing
 
 
-@requires_shared
 @pytest.mark.parametrize("kind", ["to_csv", "to_xlsx"])
 def test_tensors_agree_with_the_official_result(tmp_path, kind):
-    sides = [COMPARE / "dumps/ms_kernel_npy" / side for side in ("target", "golden")]
+    sides = [DUMPS / "ms_kernel_npy" / side for side in ("target", "golden")]
     result = msprobe_nb.compare(*sides, ranks=0, progress=False)
     (written,) = getattr(result, kind)(tmp_path)
     assert written.name.startswith("compare_result_0_3_")
-    (official,) = (COMPARE / "results/msk_npy").glob("*.csv")
-    assert official_cells(written, official) == {}
+    assert official_cells(written, RESULTS / "msk_npy.csv") == {}
 
 
-@requires_shared
 def test_statistics_agree_with_the_official_result(tmp_path):
-    sides = [COMPARE / "dumps/ms_kernel_stat" / side for side in ("target", "golden")]
+    sides = [DUMPS / "ms_kernel_stat" / side for side in ("target", "golden")]
     (written,) = msprobe_nb.compare(*sides, ranks=0, steps=3, progress=False).to_csv(tmp_path)
-    (official,) = (COMPARE / "results/msk_stat").glob("*.csv")
-    assert official_cells(written, official, 1e-4) == {
+    assert official_cells(written, RESULTS / "msk_stat.csv", 1e-4) == {
         # `null` is nothing recorded, not 0.
         ("b.0.output.0", "NPU mean"): ("", "0.0"),
         ("b.0.output.0", "NPU l2norm"): ("", "0.0"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import (
+    RESULTS,
     SHARED,
     call,
     read_xlsx,
@@ -21,7 +22,7 @@ from msprobe_nb.comparison.merge import merge_results, read_merge_config
 from msprobe_nb.comparison.official_read import read_result
 from msprobe_nb.errors import FormatError, PathNotFoundError, UsageError
 
-RESULTS, MAPS = SHARED / "compare/results", SHARED / "compare/maps"
+OFFICIAL, MAPS = SHARED / "compare/results", SHARED / "compare/maps"
 ADD, REDUCE = "Torch.add.0.forward", "Distributed.all_reduce.0.forward"
 
 
@@ -61,9 +62,9 @@ def merged_cells(path: Path) -> dict[tuple[str, str, str], str]:
     ],
 )
 def test_merged_sheets_are_those_of_the_official_tool(tmp_path, case, source, config):
-    merged = merge_results(RESULTS / source, read_merge_config(MAPS / f"{config}.yaml"))
+    merged = merge_results(OFFICIAL / source, read_merge_config(MAPS / f"{config}.yaml"))
     ours = merged_cells(merged.to_xlsx(tmp_path))
-    theirs = merged_cells(next((RESULTS / case).glob("*.xlsx")))
+    theirs = merged_cells(next((OFFICIAL / case).glob("*.xlsx")))
     assert list(ours) == list(theirs)
     differing = {(ours[at], theirs[at]) for at in ours if not same_cell(ours[at], theirs[at])}
     # A rank of a communication call is a whole number.
@@ -71,12 +72,21 @@ def test_merged_sheets_are_those_of_the_official_tool(tmp_path, case, source, co
     assert differing == (whole if case == "merge_tensor" else set())
 
 
+def test_merged_sheets_of_copied_results_are_those_of_the_official_tool(tmp_path):
+    apis, metrics = ["Distributed.all_reduce", "Torch.square.0"], ["Max diff", "NormRelativeErr"]
+    merged = merge_results(RESULTS / "dist_stat", apis, metrics)
+    ours = merged_cells(merged.to_xlsx(tmp_path))
+    theirs = merged_cells(next((RESULTS / "merge").glob("*.xlsx")))
+    assert list(ours) == list(theirs)
+    assert all(same_cell(ours[at], theirs[at]) for at in ours)
+
+
 @requires_shared
 def test_check_values_are_merged_as_verdicts():
-    merged = merge_results(RESULTS / "dist_md5", ["Distributed.all_reduce"])
+    merged = merge_results(OFFICIAL / "dist_md5", ["Distributed.all_reduce"])
     table = merged["Result"].set_index("NPU Name")
     assert table.loc["Distributed.all_reduce.1.forward.input.0"].tolist() == ["pass", "error"]
-    table = merge_results(RESULTS / "dist_md5", "Distributed.all_reduce.0", "NPU MD5")["NPU MD5"]
+    table = merge_results(OFFICIAL / "dist_md5", "Distributed.all_reduce.0", "NPU MD5")["NPU MD5"]
     assert all(len(text) == 8 for text in table["rank0"])
 
 
@@ -91,7 +101,7 @@ def test_check_values_are_merged_as_verdicts():
 )
 def test_what_cannot_be_merged_is_told(source, config, error, text):
     with pytest.raises(error, match=text):
-        merge_results(RESULTS / source, read_merge_config(MAPS / f"{config}.yaml"))
+        merge_results(OFFICIAL / source, read_merge_config(MAPS / f"{config}.yaml"))
 
 
 def test_a_comparison_of_several_ranks(comparison):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import SHARED, read_xlsx, requires_shared, same_cell
+from support import DUMPS, RESULTS, read_xlsx, same_cell
 
 import msprobe_nb
 from msprobe_nb.comparison.saved_arrays import COLUMNS, compare_arrays, compare_saved
@@ -30,13 +30,12 @@ def measures(target, golden) -> dict:
     return dict(zip(COLUMNS[4:], found, strict=True))
 
 
-@requires_shared
 def test_spreadsheets_are_those_of_the_official_tool(tmp_path):
-    sides = [SHARED / "compare/dumps/single" / side for side in "ab"]
+    sides = [DUMPS / "single" / side for side in "ab"]
     result = compare_saved(*sides)
     assert list(result) == ["logits", "loss"]
     for path in result.to_xlsx(tmp_path):
-        ours, theirs = read_xlsx(path), read_xlsx(SHARED / "compare/results/single" / path.name)
+        ours, theirs = read_xlsx(path), read_xlsx(RESULTS / "single" / path.name)
         assert list(ours) == list(theirs)
         (a,), (b,) = ours.values(), theirs.values()
         assert [len(row) for row in a] == [len(row) for row in b]
