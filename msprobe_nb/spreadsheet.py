@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,9 +39,10 @@ def write_workbook(
     from xlsxwriter import Workbook
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        book = Workbook(partial, {"constant_memory": True, "tmpdir": str(path.parent)})
+    # Beside the target: the same file system, and gone whatever happens.
+    with TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
+        partial = Path(scratch) / path.name
+        book = Workbook(partial, {"constant_memory": True, "tmpdir": scratch})
         for name, titles, rows in sheets:
             sheet = book.add_worksheet(name[:31])
             for at, title in enumerate(titles):
@@ -50,8 +51,6 @@ def write_workbook(
                 _write_row(sheet, at, cells)
         book.close()
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -1,8 +1,6 @@
 """The official columns of a comparison of kernel dumps, with their own verdict.
 
-Rows of both sides are kept, in order of name. A value counts as reached when cosine and largest
-absolute error say so (tensors), or when the maxima are less than half apart (statistics). Source:
-specification 02, section 10.
+Rows of both sides are kept, in order of name. Source: specification 02, section 10.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import numpy as np
 
 from msprobe_nb.comparison import statistics, tensors
 from msprobe_nb.comparison.cells import MARK_TEXTS, NUMBER, SAME, UNSUPPORTED
+from msprobe_nb.comparison.kernel_verdict import VERDICT_TEXTS, kernel_verdicts
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import Side
 from msprobe_nb.comparison.status import (
@@ -24,7 +23,6 @@ from msprobe_nb.comparison.status import (
     UNMATCHED,
     UNREADABLE,
 )
-from msprobe_nb.store.index import Values
 from msprobe_nb.store.pack import TENSOR_MODE
 
 if TYPE_CHECKING:
@@ -59,7 +57,8 @@ def kernel_columns(judged: JudgedPart) -> tuple[list[str], list[list[Any]]]:
     is_tensor = part.mode == TENSOR_MODE
     titles = [*_HEAD, *(tensors.COLUMNS if is_tensor else (*statistics.COLUMNS, *_FILES))]
     numbers = part.target.statistics.python(), part.golden.statistics.python()
-    rows = [_row(part, numbers, *pair) for pair in order]
+    verdicts = kernel_verdicts(part)
+    rows = [_row(part, numbers, verdicts, *pair) for pair in order]
     return titles, [list(column) for column in zip(*rows, strict=True)] or [[] for _ in titles]
 
 
@@ -68,15 +67,22 @@ def _sort_key(part: Part, row: int, golden: int) -> tuple[str, int]:
     return side.index.detail.get(at, {}).get("key", side.names[at]), at
 
 
-def _row(part: Part, numbers: tuple[np.ndarray, np.ndarray], row: int, golden: int) -> list[Any]:
+def _row(
+    part: Part,
+    numbers: tuple[np.ndarray, np.ndarray],
+    verdicts: np.ndarray,
+    row: int,
+    golden: int,
+) -> list[Any]:
     is_tensor = part.mode == TENSOR_MODE
     ours = _facts(part.target, row, numbers[0], is_tensor)
     theirs = _facts(part.golden, golden, numbers[1], is_tensor)
     head = [value for pair in zip(ours[:3], theirs[:3], strict=True) for value in pair]
     head += [*ours[3:7], *theirs[3:7]]
     if is_tensor:
-        return [*head, *_tensor_verdict(part, row)]
-    verdict, message = _statistic_verdict(part, row, golden)
+        return [*head, *_tensor_cells(part, verdicts, row)]
+    message = _message(part, row, golden)
+    verdict = VERDICT_TEXTS[verdicts[row]] if row >= 0 else ""
     return [*head, verdict, message, *_differences(part, row, bool(message)), ours[7], theirs[7]]
 
 
@@ -110,50 +116,28 @@ def _infinite(value: float) -> str:
     return "nan" if np.isnan(value) else str(value)
 
 
-def _tensor_verdict(part: Part, row: int) -> list[Any]:
+def _tensor_cells(part: Part, verdicts: np.ndarray, row: int) -> list[Any]:
     """Verdict, message and metrics of a pair of tensors."""
     nothing = [""] * len(tensors.COLUMNS)
     if row < 0:
         return ["", _MESSAGES[UNMATCHED], *nothing]
-    status = int(part.status[row])
+    verdict, status = VERDICT_TEXTS[verdicts[row]], int(part.status[row])
     if status != COMPARED:
-        verdict = "No" if status == NON_FINITE else ""
         return [verdict, _MESSAGES.get(status, _MESSAGES[UNREADABLE]), *nothing]
     metrics = [part.metrics[name] for name in tensors.COLUMNS]
     shown = [
         float(m.number[row]) if m.mark[row] == NUMBER else MARK_TEXTS[m.mark[row]] for m in metrics
     ]
-    cosine, distance = metrics[tensors.COSINE], float(metrics[tensors.MAX_ABS].number[row])
-    message = ""
-    if cosine.mark[row] == UNSUPPORTED:  # one element: the cosine that its error amounts to
-        error = min(1.0, float(metrics[tensors.MAX_REL].number[row]))
-        similar = float(np.sqrt(1 - error**2))
-        message = _ONE_ELEMENT if part.target.index.shape[row] else ""
-    else:  # without a cosine one side is zero everywhere and the other is not
-        similar = float(cosine.number[row]) if cosine.mark[row] == NUMBER else 0.0
-    missed = (similar < 0.99 and distance > 0.001) or similar < 0.9 or distance > 1
-    return ["No" if missed else "Yes", message, *shown]
+    one = metrics[tensors.COSINE].mark[row] == UNSUPPORTED and part.target.index.shape[row]
+    return [verdict, _ONE_ELEMENT if one else "", *shown]
 
 
-def _statistic_verdict(part: Part, row: int, golden: int) -> tuple[str, str]:
-    """Verdict and message of a pair of statistics."""
+def _message(part: Part, row: int, golden: int) -> str:
+    """Why a pair of statistics cannot be compared; empty if it can."""
     if row < 0 or golden < 0:
         gated = row >= 0 and part.status[row] == GATED
-        return "", _MESSAGES[GATED] if gated else _NOT_FOUND
-    if part.target.shape[row] != part.golden.shape[golden]:
-        return "", _OTHER_SHAPE
-    ours, theirs = (_number(side, row) for side in (part.target.statistics, part.golden_statistics))
-    if np.isnan(ours) or np.isnan(theirs):
-        return "Yes" if np.isnan(ours) and np.isnan(theirs) else "No", ""
-    if ours == theirs:
-        return "Yes", ""
-    with np.errstate(all="ignore"):
-        apart = abs(ours - theirs) / (max(abs(ours), abs(theirs)) + 1e-10)
-    return "Yes" if apart <= 0.5 else "No", ""
-
-
-def _number(values: Values, row: int) -> float:
-    return float(values.number[row, 0])
+        return _MESSAGES[GATED] if gated else _NOT_FOUND
+    return "" if part.target.shape[row] == part.golden.shape[golden] else _OTHER_SHAPE
 
 
 def _differences(part: Part, row: int, failed: bool) -> list[Any]:

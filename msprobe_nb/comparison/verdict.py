@@ -14,6 +14,7 @@ import numpy as np
 
 from msprobe_nb import names
 from msprobe_nb.comparison.cells import NUMBER, Metric
+from msprobe_nb.comparison.kernel_verdict import MISSED, kernel_verdicts
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
 from msprobe_nb.comparison.status import UNREADABLE
@@ -63,6 +64,7 @@ RULES = (
     ),
     Rule("checksum", ERROR, "The CRC-32 value of NPU differs from that of the bench."),
     Rule("checksum_unmatched", WARNING, "The parameter of NPU does not match the bench."),
+    Rule("kernel", ERROR, "Accuracy is not reached."),
 )
 BIT = {rule.name: 1 << at for at, rule in enumerate(RULES)}
 
@@ -137,6 +139,8 @@ def judge(part: Part, thresholds: Thresholds | None = None) -> Judgement:
             _judge_tensors(part, rules, limits, scope)
         else:
             _judge_statistics(part, rules, limits, scope)
+    if part.target.pack.is_kernel:
+        _mark(rules, scope.any, "kernel", kernel_verdicts(part) == MISSED)
     rules[part.status == UNREADABLE] |= BIT["unreadable"]
     level = np.zeros(len(part), np.uint8)
     for rule in RULES:

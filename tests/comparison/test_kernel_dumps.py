@@ -172,6 +172,17 @@ def test_verdicts_of_tensors(tmp_path):
     assert {name for name, verdict in found.items() if verdict == "No"} == set(pairs) - yes
 
 
+def test_the_verdict_of_the_table_includes_the_kernels(tmp_path):
+    table(tmp_path / "target", entry("a", 6), entry("b", 2))
+    table(tmp_path / "golden", entry("a", 2), entry("b", 2))
+    result = compare(tmp_path)
+    assert result.counts == {"pass": 1, "warning": 0, "error": 1}
+    assert "max 6.0, golden 2.0" in result.summary()
+    save(tmp_path / "x/target", "c", [0.0, 3.0])
+    save(tmp_path / "x/golden", "c", [3.0, 0.0])
+    assert "accuracy is not reached" in compare(tmp_path / "x").summary()
+
+
 def test_values_of_one_side_stay_in_the_file(tmp_path):
     save(tmp_path / "target", "both", [1.0, 2.0])
     save(tmp_path / "golden", "both", [1.0, 2.0])

@@ -138,3 +138,17 @@ def test_names_of_files(result, tmp_path):
     assert result.to_xlsx(target) == [target]
     assert len(read_table(target)) == 108
     assert sorted(p.name for p in target.parent.iterdir()) == sorted([written.name, "x.xlsx"])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_spreadsheet_leaves_nothing_behind(tmp_path):
+    def rows():
+        yield ["a", 1]
+        raise KeyboardInterrupt
+
+    target = tmp_path / "x.xlsx"
+    target.write_text("before")
+    with pytest.raises(KeyboardInterrupt):
+        spreadsheet.write_workbook(target, [("Sheet1", ["t", "n"], rows())])
+    assert list(tmp_path.iterdir()) == [target]
+    assert target.read_text() == "before"
