@@ -128,6 +128,28 @@ def read_csv(path: Path) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
 
+def read_xlsx(path: Path) -> dict[str, list[list[str]]]:
+    """All cells of every sheet of a spreadsheet as texts; an empty cell is an empty text."""
+    import openpyxl
+
+    book = openpyxl.load_workbook(path)
+    return {
+        sheet.title: [
+            ["" if cell is None else str(cell) for cell in row]
+            for row in sheet.iter_rows(values_only=True)
+        ]
+        for sheet in book
+    }
+
+
+def read_table(path: Path) -> list[list[str]]:
+    """All cells of a csv file or of the only sheet of a spreadsheet."""
+    if path.suffix == ".xlsx":
+        (cells,) = read_xlsx(path).values()
+        return cells
+    return read_csv(path)
+
+
 def same_cell(ours: str, theirs: str, tolerance: float = 1e-12) -> bool:
     """Whether two cells say the same, numbers compared as numbers."""
     if ours == theirs:
@@ -145,7 +167,7 @@ def same_cell(ours: str, theirs: str, tolerance: float = 1e-12) -> bool:
 def different_cells(ours: Path, theirs: Path) -> dict[tuple[str, str], tuple[str, str]]:
     """(row name, column) -> (our cell, their cell) for every cell that differs; the two files
     must have the same columns and the same number of rows."""
-    a, b = read_csv(ours), read_csv(theirs)
+    a, b = read_table(ours), read_table(theirs)
     assert a[0] == b[0]
     assert len(a) == len(b)
     return {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msprobe_nb.commands.base import Command, Context, numbers
 
 if TYPE_CHECKING:
+    from msprobe_nb.comparison.first_difference import FirstDifferences
     from msprobe_nb.comparison.result import Comparison
 
 
@@ -39,6 +40,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=numbers, metavar="N,N-N", help="compare only these ranks")
     _matching_arguments(parser)
     parser.add_argument("--html", metavar="FILE", help="also write a self-contained report")
+    parser.add_argument(
+        *("-da", "--diff_analyze"),
+        action="store_true",
+        help="search the first difference over all ranks and write it as JSON",
+    )
+    parser.add_argument(
+        "--xlsx", action="store_true", help="write the result as .xlsx instead of .csv"
+    )
 
 
 def _matching_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +99,7 @@ def _print_rows(result: Comparison, context: Context) -> None:
         context.say(line)
 
 
-def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
+def _run(arguments: argparse.Namespace, context: Context) -> Comparison | FirstDifferences:
     from msprobe_nb.comparison.algorithms import Algorithm, load_algorithm
     from msprobe_nb.comparison.engine import compare
 
@@ -113,17 +122,22 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
     )
     if arguments.is_print_compare_log:
         _print_rows(result, context)
+    first = result.first_differences() if arguments.diff_analyze else None
     folder = arguments.output_path or (None if context.interactive else "./output")
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for path in result.to_csv(folder):
+        if first is not None:
+            written = first.to_json(folder)
+        else:
+            written = result.to_xlsx(folder) if arguments.xlsx else result.to_csv(folder)
+        for path in written:
             context.say(f"result: {path}")
         if arguments.layer_mapping:
             for path in result.write_data_mapping(folder):
                 context.say(f"pairs: {path}")
     if arguments.html:
         context.say(f"report: {result.to_html(arguments.html)}")
-    return result
+    return result if first is None else first
 
 
 COMMAND = Command(

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from msprobe_nb.comparison import official_csv, table
+from msprobe_nb.comparison import table
+from msprobe_nb.comparison.official_columns import COLUMNS, DATA_NAME, STACK
 from msprobe_nb.comparison.status import COMPARED
 from msprobe_nb.comparison.tensors import RELATIVE_L2, BlockResult
 from msprobe_nb.errors import FormatError, MsProbeError, PathNotFoundError, UsageError
@@ -35,7 +36,11 @@ def checked(algorithms: Mapping[str, Algorithm] | None) -> dict[str, Algorithm]:
     UsageError
         A column name that is taken or empty, or something that cannot be called.
     """
-    taken = {*official_csv.COLUMNS["tensor"], official_csv.STACK, official_csv.DATA_NAME}
+    taken = {
+        *COLUMNS["tensor"],
+        STACK,
+        DATA_NAME,
+    }
     taken |= {*table.LEADING, RELATIVE_L2}
     for name, function in (algorithms or {}).items():
         if not isinstance(name, str) or not name.strip() or name in taken:

@@ -17,12 +17,12 @@ from msprobe_nb.comparison.algorithms import Algorithm, checked
 from msprobe_nb.comparison.blocks import compare_block
 from msprobe_nb.comparison.match import match
 from msprobe_nb.comparison.pairing import Pairing
-from msprobe_nb.comparison.pairing.yaml_file import Mapping as Table
 from msprobe_nb.comparison.part import Part, pending_rows, put_block, start_part
 from msprobe_nb.comparison.preparation import VALID_ROWS, Preparation, Products, ValidRows
 from msprobe_nb.comparison.result import EVIDENCE, RULES, Comparison
 from msprobe_nb.comparison.sides import side_of
 from msprobe_nb.comparison.tensors import BlockResult
+from msprobe_nb.comparison.yaml_file import Mapping as Table
 from msprobe_nb.errors import (
     CompareError,
     FrameworkMismatchError,

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.comparison.pairing.yaml_file import Mapping as Table
-from msprobe_nb.comparison.pairing.yaml_file import read_yaml
+from msprobe_nb.comparison.yaml_file import Mapping as Table
+from msprobe_nb.comparison.yaml_file import read_yaml
 from msprobe_nb.errors import FormatError, MsProbeError
 from msprobe_nb.formats.tensor_file import read_tensor_file
 from msprobe_nb.store.dtypes import widen

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from msprobe_nb.comparison.evidence.deviation import Deviations
     from msprobe_nb.comparison.evidence.origins import Evidence
+    from msprobe_nb.comparison.first_difference import FirstDifferences
+    from msprobe_nb.comparison.merge import MergedResults
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
 
@@ -242,6 +244,15 @@ class Comparison:
 
         return {key: name for part in self.parts for key, name in data_mapping(part).items()}
 
+    def first_differences(self, *, limit: float = 0.5) -> FirstDifferences:
+        """The calls at which target and golden part, over all ranks.
+
+        See :func:`msprobe_nb.comparison.first_difference.first_differences`.
+        """
+        from msprobe_nb.comparison.first_difference import first_differences
+
+        return first_differences(self, limit=limit)
+
     # ------------------------------------------------------------ words
 
     def summary(self) -> str:
@@ -281,6 +292,34 @@ class Comparison:
         from msprobe_nb.comparison.data_mapping import write_data_mapping
 
         return write_data_mapping(self, folder)
+
+    def to_xlsx(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the result in the official columns as spreadsheets.
+
+        Parameters
+        ----------
+        path : path
+            An ``.xlsx`` file, or a folder that then gets files with official names. Several steps
+            or ranks make several files.
+
+        Returns
+        -------
+        list of Path
+        """
+        from msprobe_nb.comparison.official_xlsx import write_xlsx
+
+        return write_xlsx(self, path)
+
+    def merge(
+        self, apis: str | Sequence[str], metrics: str | Sequence[str] | None = None
+    ) -> MergedResults:
+        """Some calls over all ranks: for each metric a table with a column for each rank.
+
+        See :func:`msprobe_nb.comparison.merge.merge_results`.
+        """
+        from msprobe_nb.comparison.merge import merge_results
+
+        return merge_results(self, apis, metrics)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msprobe_nb.comparison import tensors
 from msprobe_nb.comparison.cells import MARK_TEXTS, NUMBER
-from msprobe_nb.comparison.official_csv import custom_cells
+from msprobe_nb.comparison.official_columns import custom_cells
 from msprobe_nb.comparison.reasons import Reasons
 from msprobe_nb.comparison.status import COMPARED
 from msprobe_nb.store.pack import TENSOR_MODE

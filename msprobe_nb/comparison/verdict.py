@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from msprobe_nb import names
 from msprobe_nb.comparison.cells import NUMBER, Metric
+from msprobe_nb.comparison.kernel_verdict import MISSED, kernel_verdicts
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
 from msprobe_nb.comparison.status import UNREADABLE
@@ -66,6 +68,7 @@ RULES = (
     ),
     Rule("checksum", ERROR, "The CRC-32 value of NPU differs from that of the bench."),
     Rule("checksum_unmatched", WARNING, "The parameter of NPU does not match the bench."),
+    Rule("kernel", ERROR, "Accuracy is not reached."),
 )
 BIT = {rule.name: 1 << at for at, rule in enumerate(RULES)}
 
@@ -139,6 +142,8 @@ class Judgement:
     rules: np.ndarray
     level: np.ndarray
 
+    by_rules: ClassVar[bool] = True  # whether the official rules gave the levels
+
     def reason(self, row: int) -> str:
         """What the verdict rests on besides the rules; empty for nothing."""
         return ""
@@ -158,6 +163,8 @@ def judge(part: Part, thresholds: Thresholds | None = None) -> Judgement:
             _judge_tensors(part, rules, limits, scope)
         else:
             _judge_statistics(part, rules, limits, scope)
+    if part.target.pack.is_kernel:
+        _mark(rules, scope.any, "kernel", kernel_verdicts(part) == MISSED)
     rules[part.status == UNREADABLE] |= BIT["unreadable"]
     level = np.zeros(len(part), np.uint8)
     for rule in RULES:

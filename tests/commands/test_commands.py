@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from support import DATA, DUMPS, RESNET, call, read_csv, tensor, write_dump
+from support import DATA, DUMPS, RESNET, call, read_csv, read_xlsx, tensor, write_dump
 
 import msprobe_nb
 from msprobe_nb import Comparison, Run
@@ -270,3 +270,42 @@ def test_the_kernel_asks_our_completer(shell, here):
     with provisionalcompleter():
         found = {c.text for c in shell.Completer.completions(line, len(line))}
     assert "runs/" in found
+
+
+def test_compare_writes_spreadsheets(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, "--xlsx", "-o", "out"]) == 0
+    (written,) = (here / "out").iterdir()
+    assert written.suffix == ".xlsx"
+    assert f"result: out/{written.name}" in capsys.readouterr().out
+
+
+def test_merge_result_writes_one_sheet_for_each_metric(here, capsys):
+    for side, value in (("a", 1.0), ("b", 2.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.add.0.forward": entry})
+    (here / "merge.yaml").write_text("api: [Torch.add]\ncompare_index: [Max diff, L2norm diff]\n")
+    assert main(["compare", "-tp", "b", "-gp", "a", "-o", "out", "--xlsx"]) == 0
+    assert main(["merge_result", "-i", "out", "-o", "merged", "-config", "merge.yaml"]) == 0
+    (written,) = (here / "merged").iterdir()
+    sheets = read_xlsx(written)
+    assert list(sheets) == ["Max diff", "L2norm diff"]
+    assert sheets["Max diff"][0] == ["NPU Name", "rank0", "rank1"]
+    assert "2 values over rank0, rank1: Max diff, L2norm diff" in capsys.readouterr().out
+
+
+def test_first_differences_and_merged_ranks_in_a_notebook(shell, here):
+    for side, value in (("a", 1.0), ("b", 4.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.<b>.0.forward": entry})
+    before = sorted(here.rglob("*"))
+    first = shell.run_line_magic("msprobe", "compare -tp b -gp a -da")
+    assert first.findings["rank"].tolist() == [0, 1]
+    assert "<b>" not in first._repr_html_()
+    (here / "m.yaml").write_text("api: ['Torch.<b>']\n")
+    shell.user_ns["c"] = shell.run_line_magic("msprobe", "compare -tp b -gp a")
+    merged = shell.run_line_magic("msprobe", "merge_result -i c -config m.yaml")
+    assert list(merged["Max diff"].columns) == ["NPU Name", "rank0", "rank1"]
+    assert "Torch.<b>" not in merged._repr_html_()
+    assert sorted(here.rglob("*")) == [*sorted([*before, here / "m.yaml"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class EvidenceJudgement(Judgement):
         Name of the likeliest origin of the whole comparison; empty for none.
     """
 
+    by_rules: ClassVar[bool] = False
     evidence: Evidence = field(kw_only=True)
     origin_rows: dict[int, str] = field(kw_only=True)
     first: str = field(kw_only=True)

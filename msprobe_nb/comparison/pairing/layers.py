@@ -17,7 +17,7 @@ import numpy as np
 
 from msprobe_nb import names
 from msprobe_nb.comparison.pairing.fuzzy import follow_forward
-from msprobe_nb.comparison.pairing.yaml_file import Mapping, as_texts, read_yaml
+from msprobe_nb.comparison.yaml_file import Mapping, as_texts, read_yaml
 from msprobe_nb.errors import FormatError
 from msprobe_nb.store.index import Nodes
 

@@ -17,8 +17,8 @@ from msprobe_nb.comparison.pairing.translate import (
     counted_names,
     translate,
 )
-from msprobe_nb.comparison.pairing.yaml_file import Mapping, text_table
 from msprobe_nb.comparison.sides import NOT_AVAILABLE, Side
+from msprobe_nb.comparison.yaml_file import Mapping, text_table
 from msprobe_nb.errors import UsageError
 
 PYTORCH = "pytorch"

@@ -10,8 +10,8 @@ from typing import Any
 
 from msprobe_nb import names
 from msprobe_nb.comparison.pairing.api_table import APIS, PREFIXES
-from msprobe_nb.comparison.pairing.yaml_file import Mapping, read_yaml, text_table
 from msprobe_nb.comparison.sides import Side
+from msprobe_nb.comparison.yaml_file import Mapping, read_yaml, text_table
 from msprobe_nb.errors import FormatError
 
 ROLES = ("args", "output", "parameters", "parameters_grad")
