@@ -7,9 +7,11 @@ from typing import Any
 
 from msprobe_nb.commands.base import Command, CommandHelp, CommandUsageError, Context, Parser
 from msprobe_nb.commands.compare import COMMAND as COMPARE
-from msprobe_nb.commands.runs import IMPORT, LS, OPEN
+from msprobe_nb.commands.runs import EXPORT, IMPORT, LS, OPEN
 
-COMMANDS: dict[str, Command] = {command.name: command for command in (COMPARE, OPEN, LS, IMPORT)}
+COMMANDS: dict[str, Command] = {
+    command.name: command for command in (COMPARE, OPEN, LS, IMPORT, EXPORT)
+}
 
 
 def build_parser(prog: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
