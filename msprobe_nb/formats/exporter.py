@@ -153,29 +153,31 @@ def _number(label: str) -> int:
 
 
 def _export_pack(pack: Pack, folder: Path, advance_to: Callable[[float, float], None]) -> list[str]:
-    """Write one pack; return what there is to say about it."""
+    """Write one pack at its place; return what there is to say about it."""
     source = _whole(pack)
-    original = _original(source)
-    index = source.index
+    unfinished = folder.with_name(f".{folder.name}.partial")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(parents=True)
+    notes = _write_pack(source, unfinished, advance_to)
+    os.replace(unfinished, folder)
+    return notes
+
+
+def _write_pack(pack: Pack, folder: Path, advance_to: Callable[[float, float], None]) -> list[str]:
+    """Write the files of one pack into a folder."""
+    original, index, nodes = _original(pack), pack.index, pack.nodes
     names = DataNames(index, original.header.get("framework"))
-    partial_folder = folder.with_name(f".{folder.name}.partial")
-    if partial_folder.exists():
-        shutil.rmtree(partial_folder)
-    partial_folder.mkdir(parents=True)
-    data = partial_folder / DATA_FOLDER
-    if index.has_data.any() or source.info.task == TENSOR_MODE:
-        data.mkdir()
-    notes = names.notes + _write_tensors(source, index, names, data, advance_to)
-    write_dump(
-        partial_folder / original.file, index, source.nodes, original, names.names, source.where
-    )
+    data = folder / DATA_FOLDER
+    if index.has_data.any() or pack.info.task == TENSOR_MODE:
+        data.mkdir(parents=True)
+    notes = names.notes + _write_tensors(pack, index, names, data, advance_to)
+    write_dump(folder / original.file, index, nodes, original, names.names, pack.where)
     for name, sidecar in ((STACK, original.stack), (CONSTRUCT, original.construct)):
         if sidecar is not None:
-            (partial_folder / name).write_text(sidecar_text(name, sidecar, source.nodes), "utf-8")
-    os.replace(partial_folder, folder)
+            (folder / name).write_text(sidecar_text(name, sidecar, nodes), "utf-8")
     if not index.has_data.any():
         advance_to(0, 1)
-    source.forget()
     return notes
 
 

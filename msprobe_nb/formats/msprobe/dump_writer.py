@@ -11,10 +11,11 @@ import numpy as np
 from msprobe_nb.errors import DamagedStoreError
 from msprobe_nb.formats.msprobe.entry_text import Columns, Slot, Template, json_text, quoted
 from msprobe_nb.formats.msprobe.original import Original
-from msprobe_nb.formats.msprobe.structure import Structure, decode_text, parse
+from msprobe_nb.formats.msprobe.structure import Structure, parse
 from msprobe_nb.formats.msprobe.usual import usual_structure
 from msprobe_nb.store.index import Index, Nodes
 from msprobe_nb.store.jsonsafe import restore
+from msprobe_nb.store.layout import decode_json
 
 _BLOCK = 4096  # calls whose values are turned into text together
 _DEPTH = 2  # of an entry in the file
@@ -92,7 +93,7 @@ def _data(
 
 def _other(left_out: tuple[int, str, str], entry: Any) -> str:
     _, name, text = left_out
-    return str(entry(name, json_text(restore(decode_text(text)), _DEPTH)))
+    return str(entry(name, json_text(restore(decode_json(text)), _DEPTH)))
 
 
 class _Entries:

@@ -21,7 +21,6 @@ Values inside a description are in the form of :mod:`msprobe_nb.store.jsonsafe`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,7 @@ import msgspec
 from msprobe_nb import names
 from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP
 from msprobe_nb.formats.msprobe.leaves import P2P, SECTIONS, is_leaf, is_possible
+from msprobe_nb.store import layout
 
 LITERAL = "="
 _SECTIONS = frozenset(section for section, _, _ in SECTIONS)
@@ -54,19 +54,8 @@ class Structure:
 
 
 def encode_text(value: Any) -> str:
-    """`value` as compact JSON text, also with lone surrogates, which UTF-8 cannot hold."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-
-
-def decode_text(text: str | msgspec.Raw) -> Any:
-    """Inverse of :func:`encode_text`."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return json.loads(bytes(text) if isinstance(text, msgspec.Raw) else text)
+    """`value` as compact JSON text."""
+    return layout.encode_json(value).decode()
 
 
 def describe(entry: Any, node: names.NodeName) -> str:
@@ -81,7 +70,7 @@ def describe(entry: Any, node: names.NodeName) -> str:
     """
     if isinstance(entry, msgspec.Raw):
         try:
-            entry = decode_text(entry)
+            entry = layout.decode_json(entry)
         except RecursionError:
             entry = TOO_DEEP
     if entry is TOO_DEEP:
@@ -207,13 +196,13 @@ def parse(description: str) -> Structure | None:
     outline, _, rest = description.partition("\n")
     if not rest:
         return None
-    codes, forms = decode_text(rest)
-    return Structure(decode_text(outline), [forms[code] for code in codes])
+    codes, forms = layout.decode_json(rest)
+    return Structure(layout.decode_json(outline), [forms[code] for code in codes])
 
 
 def parse_outline(description: str) -> Any:
     """The outline of a description, of an older one too; None where it is empty."""
-    return decode_text(description.partition("\n")[0]) if description else None
+    return layout.decode_json(description.partition("\n")[0]) if description else None
 
 
 def unescaped(outline: dict[str, Any]) -> dict[str, Any]:
