@@ -1,7 +1,8 @@
 """Runs several commands of the official tool, since starting it takes long.
 
-Usage: commands.py COMMANDS_JSON. The file holds a list of argument lists; for each a line says
-``ok`` or how it ended. Each runs in a process of its own, forked after the tool was loaded.
+Usage: commands.py COMMANDS_JSON OUTCOMES_JSON. The first holds a list of argument lists; the
+second gets, for each, ``ok`` or how it ended. Each runs in a process of its own, forked after the
+tool was loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 import traceback
 from pathlib import Path
 
-import torch  # noqa: F401 - loaded once for all
+import msprobe.overflow_check.analyzer
+import msprobe.pytorch.compare.pt_compare
+import msprobe.visualization.graph_service  # noqa: F401 - loaded once for all
 from msprobe.msprobe import main
 
 LIMIT = 100  # seconds
@@ -33,7 +36,6 @@ def run(words: list[str]) -> int:
 
 
 def outcome(words: list[str]) -> str:
-    sys.stdout.flush()
     child = os.fork()
     if child == 0:
         os.dup2(2, 1)
@@ -43,6 +45,5 @@ def outcome(words: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    commands = json.loads(Path(sys.argv[1]).read_text())
-    for words in commands:
-        print(outcome(words))
+    commands, outcomes = map(Path, sys.argv[1:])
+    outcomes.write_text(json.dumps([outcome(words) for words in json.loads(commands.read_text())]))

@@ -33,7 +33,7 @@ def run_official(commands: list[list[str]], folder: Path) -> list[str]:
     """How each command ended."""
     (folder / "commands.json").write_text(json.dumps(commands))
     done = subprocess.run(
-        [sys.executable, str(HERE / "commands.py"), "commands.json"],
+        [sys.executable, str(HERE / "commands.py"), "commands.json", "outcomes.json"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -41,7 +41,7 @@ def run_official(commands: list[list[str]], folder: Path) -> list[str]:
         env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.split("\n")[:-1]
+    return json.loads((folder / "outcomes.json").read_text())
 
 
 def results(folder: Path) -> list[object]:
