@@ -63,7 +63,7 @@ def import_run(
             remedy="Choose a folder that does not exist",
         )
     writer = RunWriter(target, _facts(run))
-    todo = [pack for pack in run if not (_folder(target, pack) / layout.GROUP).exists()]
+    todo = [pack for pack in run if not _is_there(pack, target)]
     sizes = [pack.nbytes() for pack in todo]
     with track(sum(sizes), "import", "B", show=progress) as bar:
         for pack, size in zip(todo, sizes, strict=True):
@@ -85,6 +85,21 @@ def _facts(run: Run) -> dict[str, Any]:
         "world_size": len(run.ranks),
     }
     return {**facts, **kept}
+
+
+def _is_there(pack: Pack, target: Path) -> bool:
+    """Whether the store has this pack; raises `UsageError` when it has another in its place."""
+    folder = _folder(target, pack)
+    if not (folder / layout.GROUP).exists():
+        return False
+    kept = StorePack(LocalSource(folder), pack.step, pack.rank).attributes.get("fingerprint")
+    if kept is not None and kept != fingerprint(pack):
+        raise UsageError(
+            "the store holds another recording, or an earlier state of this one",
+            file=folder,
+            remedy="Choose a folder that does not exist",
+        )
+    return True
 
 
 def _folder(target: Path, pack: Pack) -> Path:

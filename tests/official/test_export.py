@@ -25,7 +25,7 @@ PLACES = {"dump_data_dir"}  # columns of a graph database that hold a folder
 
 def exported(root: Path, folder: Path) -> Path:
     """The recording after a way through our store."""
-    store = import_run(root, folder.with_suffix(".zarr"), progress=False)
+    store = import_run(root, folder.with_name(f"{folder.name}.zarr"), progress=False)
     return export_run(store, folder, progress=False)
 
 
@@ -153,8 +153,8 @@ def pairs() -> list[tuple[str, Path, Path]]:
         golden = case.parent / "golden"
         both = packs(case).keys() & packs(golden).keys()
         for place in sorted(both):
-            name = f"{case.parent.relative_to(SHARED / 'compare/dumps')}_{place}"
-            found.append((name.replace("/", "_"), case / place, golden / place))
+            name = f"{case.parent.relative_to(SHARED / 'compare/dumps')}/{place}"
+            found.append((Path(name).as_posix().replace("/", "_"), case / place, golden / place))
     return found
 
 
