@@ -122,6 +122,11 @@ def slot_of(tensor: str, node: str) -> str:
     return tensor[len(node) + 1 :]
 
 
+def slot_path(slot: str) -> list[str]:
+    """The components of a slot: ``input``, ``1`` and ``0`` of ``input.1.0``."""
+    return slot.split(".")
+
+
 def api_of(tensor: str) -> str:
     """The second component of a name: the bare API (``add`` of ``Torch.add.0.forward``)."""
     parts = tensor.split(".", 2)

@@ -151,6 +151,21 @@ def test_ls_open_and_import(here, capsys):
     assert "run.zarr" in capsys.readouterr().out
 
 
+def test_export_writes_an_official_folder_and_says_what_it_could_not(here, capsys):
+    entry = call([tensor(data_name="gone.pt")], [])
+    write_dump(here / "run/step0/rank0", {"Torch.a.0.forward": entry}, task="tensor")
+    assert main(["export", "run", "official"]) == 0
+    note, path = capsys.readouterr().out.splitlines()
+    assert note.startswith(
+        "note: Torch.a.0.forward.input.0 has no file: the tensor file is missing"
+    )
+    assert path == "official"
+    ours, theirs = (here / f"{name}/step0/rank0/dump.json" for name in ("official", "run"))
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert main(["export", "run", "official"]) == 1
+    assert "not empty" in capsys.readouterr().err
+
+
 def test_a_truncated_dump_can_be_salvaged(here, capsys):
     folder = write_dump(
         here / "x", {f"Torch.a.{n}.forward": call([tensor()], []) for n in range(9)}
