@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from msprobe_nb.comparison.merge import MergedResults
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
+    from msprobe_nb.views.verdict_lab import VerdictLab
 
 RULES = ("msprobe", "evidence")
 EVIDENCE = "evidence"
@@ -342,6 +343,12 @@ class Comparison:
         if self._view is None:
             self._view = ComparisonView(self)
         return self._view
+
+    def lab(self) -> VerdictLab:
+        """Sliders for the thresholds; counts and first origins follow them."""
+        from msprobe_nb.views.verdict_lab import VerdictLab
+
+        return VerdictLab(self)
 
     _view: ComparisonView | None = None
 

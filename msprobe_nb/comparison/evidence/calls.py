@@ -220,9 +220,9 @@ class Calls:
     @cached_property
     def before(self) -> np.ndarray:
         """Largest deviation of anything that earlier calls produced or used with effect."""
-        own = np.maximum.reduce(
-            [self.results, self.parameters, np.where(self.effect > 0, self.inputs, 0.0)]
-        )
+        # Inputs of modules may have been recorded after an inner call changed them in place.
+        used = (self.effect > 0) & ~self.has_calls_inside
+        own = np.maximum.reduce([self.results, self.parameters, np.where(used, self.inputs, 0.0)])
         running = np.maximum.accumulate(own) if len(own) else own
         return np.concatenate([[0.0], running[:-1]]) if len(own) else own
 
