@@ -129,7 +129,7 @@ def _slider(name: str, value: float, live: bool) -> W.Widget:
     }
     if name in _LOGARITHMIC:
         low, high = _LOGARITHMIC[name]
-        return W.FloatLogSlider(min=low, max=high, step=0.02, readout_format=".3g", **options)
+        return W.FloatLogSlider(min=low, max=high, step=0.001, readout_format=".3g", **options)
     return W.FloatSlider(min=0.0, max=1.0, step=0.005, readout_format=".3f", **options)
 
 
