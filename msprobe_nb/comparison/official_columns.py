@@ -243,12 +243,12 @@ def _verdict(judged: JudgedPart) -> list[Block]:
 
 def _reasons(judged: JudgedPart) -> list[str]:
     """The reasons of marked rows as JSON lists, where no official rule stands behind them."""
-    empty = _json_list([])
-    found = [empty] * len(judged.rows)
-    for at in np.flatnonzero(judged.level > PASS).tolist():
-        reason = judged.judgement.reason(int(judged.rows[at]))
+    level, rows = judged.level, judged.rows
+    found = [_json_list([])] * len(rows)
+    for at in np.flatnonzero(level > PASS).tolist():
+        reason = judged.judgement.reason(int(rows[at]))
         if reason:
-            found[at] = _json_list([f"{VERDICTS[judged.level[at]]}: {reason}"])
+            found[at] = _json_list([f"{VERDICTS[level[at]]}: {reason}"])
     return found
 
 
