@@ -103,7 +103,8 @@ def _check_value(index: Index, row: int, name: str) -> str:
             return str(index.detail.get(row, {}).get("group_ranks"))
         if name.endswith(_PEERS):
             return str(index.value.get(row))
-    return f"{zlib.crc32(str(index.value.get(row, '')).encode()):08x}"
+    text = str(index.value.get(row, "")).encode("utf-8", "backslashreplace")
+    return f"{zlib.crc32(text):08x}"
 
 
 def side_of(pack: Pack) -> Side:

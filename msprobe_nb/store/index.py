@@ -174,8 +174,11 @@ class Values:
         """The rows at `rows`; -1 gives an absent row."""
         if np.array_equal(rows, np.arange(len(self.number))):
             return self
-        number, kind = self.number[rows], self.kind[rows]
         missing = rows < 0
+        if missing.all():
+            shape = (len(rows), *self.number.shape[1:])
+            return Values(np.full(shape, np.nan), np.full(shape, ABSENT, np.uint8))
+        number, kind = self.number[rows], self.kind[rows]
         number[missing], kind[missing] = np.nan, ABSENT
         exact: dict[int, Any] = {}
         if self.exact:

@@ -18,7 +18,6 @@ from msprobe_nb.errors import DamagedStoreError
 from msprobe_nb.store import jsonsafe, layout
 from msprobe_nb.store.rows import EdgeRow, HeadRow, NodeRow, Row, StackRow, TensorRow
 
-_ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Row)
 
 
@@ -70,7 +69,7 @@ class Journal:
         return cls(path, file)
 
     def _add(self, row: Any) -> None:
-        self._lines.append(_ENCODER.encode(row))
+        self._lines.append(jsonsafe.encode(row))
 
     def tensor(self, row: TensorRow) -> None:
         """Add a value."""

@@ -1,7 +1,8 @@
-"""JSON that keeps NaN and infinity.
+"""JSON that keeps NaN and infinity, and any text.
 
 Strict JSON has no such numbers. Wherever this package writes JSON text, they stand as texts that
 begin with a NUL; reading puts the numbers back. A text that itself begins with one gets a second.
+A lone surrogate, which UTF-8 cannot hold, is written as its escape, six characters of plain text.
 """
 
 from __future__ import annotations
@@ -51,9 +52,27 @@ def replace(value: Any) -> Any:
     return value
 
 
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON of anything that has no NaN and no infinity in it, structures included."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escape_surrogates(msgspec.to_builtins(value)))
+
+
+def _escape_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, (list, tuple)):
+        return [_escape_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_escape_surrogates(k): _escape_surrogates(item) for k, item in value.items()}
+    return value
+
+
 def dumps(value: Any) -> str:
     """JSON text."""
-    return msgspec.json.encode(replace(value)).decode()
+    return encode(replace(value)).decode()
 
 
 def loads(text: str) -> Any:

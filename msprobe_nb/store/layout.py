@@ -15,13 +15,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+
+from msprobe_nb.store import jsonsafe
 
 RUN_FORMAT, PACK_FORMAT, VERSION = "msprobe_nb.run", "msprobe_nb.pack", 1
 SHARD_BYTES, CHUNK_BYTES = 1 << 30, 1 << 20
 CHUNKS_PER_SHARD = SHARD_BYTES // CHUNK_BYTES
 ALIGNMENT = 64
+encode_json = jsonsafe.encode
 EMPTY_CHUNK = 2**64 - 1
 GROUP = "zarr.json"
 JOURNAL = "journal.jsonl"
@@ -30,11 +32,6 @@ PARTIAL = ".partial"
 
 _LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
 _BYTES = [{"name": "bytes"}]
-
-
-def encode_json(value: Any) -> bytes:
-    """`value` as compact UTF-8 JSON."""
-    return msgspec.json.encode(value)
 
 
 def group_metadata(attributes: dict[str, Any]) -> bytes:

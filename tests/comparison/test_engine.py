@@ -399,3 +399,14 @@ def test_a_comparison_changes_nothing_on_disk(tmp_path):
     result = compare(tmp_path / "x/target", tmp_path / "x/golden")
     assert np.isfinite(result.table["EucDist"]).any()
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("golden", [{}, {"Torch.a.0.forward": None}, {"Torch.a.0.forward": []}])
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_side_without_values_leaves_all_rows_unmatched(tmp_path, golden, task):
+    full = write_dump(
+        tmp_path / "a", {"Torch.a.0.forward": call([tensor()], [tensor()])}, task=task
+    )
+    empty = write_dump(tmp_path / "b", golden, task=task)
+    assert compare(full, empty).table["status"].tolist() == ["unmatched"] * 2
+    assert set(compare(empty, full).table["status"]) <= {"unmatched"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from support import DUMPS, SHARED, call, requires_shared, same_bits, tensor, write_dump
 
+from msprobe_nb import compare, load_comparison
 from msprobe_nb.errors import UsageError
 from msprobe_nb.formats import importer, open_run
 from msprobe_nb.formats.importer import import_run
@@ -186,3 +187,39 @@ def test_a_store_can_be_imported_too(recording, tmp_path):
 def test_progress_moves_to_the_end(recording, tmp_path, capsys):
     import_run(recording, tmp_path / "r.zarr")
     assert open_run(tmp_path / "r.zarr").complete
+
+
+def test_lone_surrogates_anywhere_do_not_stop_an_import_or_a_saved_comparison(tmp_path):
+    odd = "\ud800"
+    values = [
+        tensor((2,), dtype=f"torch.{odd}", Max=odd, md5=odd),
+        {"type": odd, "value": [odd, {odd: odd}]},
+        tensor((2,), other=odd),
+    ]
+    data = {f"Torch.{odd}.0.forward": {**call(values, [tensor((2,))]), "more": odd}}
+    folder = write_dump(tmp_path / "a", data, header=odd)
+    (folder / "stack.json").write_text(
+        f'{{"0": [["Torch.{odd}.0.forward"], ["\\ud800"]]}}'.replace(odd, "\\ud800")
+    )
+    (folder / "construct.json").write_text('{"Torch.\\ud800.0.forward": "\\udfff"}')
+    source = open_run(folder)
+    store = import_run(source, tmp_path / "r.zarr", progress=False)
+    assert store.pack().index.name[0] == "Torch.\\ud800.0.forward.input.0"
+    assert store.pack().index.value[1] == ["\\ud800", {"\\ud800": "\\ud800"}]
+    assert store.pack().nodes.parent[0] == "\\udfff"
+    comparison = compare(source, source, progress=False)
+    saved = load_comparison(comparison.save(tmp_path / "c.zarr"))
+    assert saved.table["verdict"].tolist() == comparison.table["verdict"].tolist()
+    comparison.to_csv(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize(
+    "value", ['[["x"], 0]', '["m", 1099511627776]', "[3, 0]", '["m", -1]', "7"]
+)
+def test_an_impossible_place_in_the_module_tree_counts_as_none(tmp_path, value):
+    folder = write_dump(tmp_path / "a", {"Torch.a.0.forward": call([], [tensor()])})
+    (folder / "construct.json").write_text(f'{{"Torch.a.0.forward": {value}, "m": null}}')
+    store = import_run(folder, tmp_path / "r.zarr", progress=False)
+    assert store.nodes["parent"].tolist()[0] in (None, "m")
+    assert store.nodes["micro_step"].tolist() == [0, 0]
+    same_content(store.pack(), open_run(folder).pack())

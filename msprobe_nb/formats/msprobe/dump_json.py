@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from msprobe_nb.errors import FormatError, InvalidJSONError
+from msprobe_nb.errors import FormatError, InvalidJSONError, reason_of
 from msprobe_nb.store import jsonsafe
 
 _REPLACED = (
@@ -125,12 +125,57 @@ def _decode(raw: bytes) -> tuple[dict[str, Any], dict[str, msgspec.Raw]] | None:
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
+def _integer(digits: str) -> int | float:
+    """An integer; infinity for one with more digits than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+def _safe_float(digits: str) -> float | str:
+    return jsonsafe.replace(float(digits))
+
+
+def _safe_integer(digits: str) -> int | str:
+    return jsonsafe.replace(_integer(digits))
+
+
+_FREE = json.JSONDecoder(
+    parse_int=_safe_integer, parse_float=_safe_float, parse_constant=_safe_float
+)
+
+
+def decode_entry(raw: msgspec.Raw, name: str) -> Any:
+    """One entry, whatever shape it has; `TOO_DEEP` for one that nests too deeply.
+
+    Numbers beyond float64 are infinite, as they are for the official tool.
+
+    Raises
+    ------
+    InvalidJSONError
+        The entry is no JSON, or not UTF-8.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _FREE.decode(bytes(raw).decode())
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError as error:
+        raise InvalidJSONError(
+            f"the entry cannot be read ({reason_of(error)})", key=name, remedy=_RESTORE
+        ) from None
+
+
 class _Scanner:
     """Walks the outer object and ``data`` key by key, keeping repeated keys."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.decoder = json.JSONDecoder()
+        self.decoder = json.JSONDecoder(parse_int=_integer)
 
     def skip(self) -> str:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.errors import TensorReadError, UnsafeFileError
+from msprobe_nb.errors import InvalidJSONError, TensorReadError, UnsafeFileError
 from msprobe_nb.formats.msprobe.dump_json import DumpFile, parse_dump
 from msprobe_nb.formats.msprobe.flatten import Flattened, flatten
 from msprobe_nb.formats.msprobe.sidecars import read_construct, read_stacks
@@ -66,7 +66,12 @@ class OfficialPack(Pack):
 
     @cached_property
     def _flat(self) -> Flattened:
-        flat = flatten(self._dump.entries(), with_structure=self.keep_structure)
+        try:
+            flat = flatten(self._dump.entries(), with_structure=self.keep_structure)
+        except InvalidJSONError as error:
+            raise InvalidJSONError(
+                error.what, file=self.where, key=error.key, remedy=error.remedy
+            ) from None
         self._dump.release()  # decoded entries are not needed any more
         return flat
 
@@ -116,7 +121,7 @@ class OfficialPack(Pack):
     def _data(self) -> Source:
         return self.source.child(DATA_FOLDER)
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         from msprobe_nb.formats.tensor_file import read_tensor_file
 
         data_name = self.index.data_name[row]

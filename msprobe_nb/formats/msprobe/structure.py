@@ -18,8 +18,9 @@ from typing import Any
 import msgspec
 
 from msprobe_nb import names
-from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP
+from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP, decode_entry
 from msprobe_nb.formats.msprobe.leaves import SECTIONS, is_leaf
+from msprobe_nb.store.jsonsafe import encode
 
 LITERAL = "="
 
@@ -44,10 +45,7 @@ class _Numbering:
 def describe(entry: Any, node: names.NodeName) -> str:
     """The description of an entry as JSON text; empty for one that nests too deeply."""
     if isinstance(entry, msgspec.Raw):
-        try:
-            entry = msgspec.json.decode(entry)
-        except RecursionError:
-            entry = TOO_DEEP
+        entry = decode_entry(entry, node.name)
     if entry is TOO_DEEP:
         return ""
     numbering = _Numbering()
@@ -59,7 +57,7 @@ def describe(entry: Any, node: names.NodeName) -> str:
         outline = {
             key: parts[key] if key in known else {LITERAL: value} for key, value in entry.items()
         }
-    return msgspec.json.encode(outline).decode()
+    return encode(outline).decode()
 
 
 def rebuild(description: str, leaves: list[Any]) -> Any:
