@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from msprobe_nb.errors import TensorReadError, UnsafeFileError, reason_of
-from msprobe_nb.formats.torch_file import read_torch
+from msprobe_nb.formats.torch_file import read_torch, torch_layout
 from msprobe_nb.store.limits import is_possible
 from msprobe_nb.store.sources import Source
 
@@ -52,6 +52,24 @@ def read_tensor_file(source: Source, path: str) -> np.ndarray:
         file=source.where(path),
         remedy="Supported are .pt, .pth and .npy",
     )
+
+
+def tensor_layout(source: Source, path: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of the array in a tensor file, from its head where that tells them.
+
+    Raises what :func:`read_tensor_file` does.
+    """
+    if path.endswith((".pt", ".pth")):
+        found = torch_layout(source, path)
+        if found is not None:
+            return found
+    if path.endswith(".npy"):
+        size = source.size(path) or 0
+        head = source.read_range(path, 0, min(size, _HEAD_BYTES)).tobytes()
+        _, dtype, _, shape = _npy_header(head, source.where(path))
+        return shape, dtype
+    array = read_tensor_file(source, path)
+    return array.shape, array.dtype
 
 
 def read_npy(source: Source, path: str) -> np.ndarray:

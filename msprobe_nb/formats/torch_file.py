@@ -67,6 +67,15 @@ def read_torch(source: Source, path: str) -> np.ndarray:
         raise _placed(error, source.where(path)) from None
 
 
+def torch_layout(source: Source, path: str) -> tuple[tuple[int, ...], np.dtype] | None:
+    """Shape and dtype of the tensor; None where only reading the file tells."""
+    try:
+        found = describe(Archive(source, path).record("data.pkl"))
+        return found.shape, storage_dtype(found.dtype)
+    except (NeedsTorch, MsProbeError):
+        return None
+
+
 def _placed(error: MsProbeError, where: str) -> MsProbeError:
     """An error with the file it was found in and what to do about it."""
     if error.file is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def group_metadata(attributes: dict[str, Any]) -> bytes:
 
 def array_metadata(
     shape: Sequence[int],
-    data_type: str,
+    data_type: Any,
     chunk: Sequence[int],
     codecs: list[dict[str, Any]],
     dims: Sequence[str],
@@ -91,6 +91,24 @@ def shard_table(lengths: Iterable[int]) -> bytes:
     table[: len(sizes), 1] = sizes
     table[: len(sizes), 0] = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else 0
     return with_checksum(table.tobytes())
+
+
+def bytes_in_shards(sizes: Mapping[str, int]) -> int:
+    """Bytes of a blob that stand in its files, given their sizes by name.
+
+    The first file that is missing, unfinished or shorter than a whole shard is the last that
+    counts. Of a finished one the table at its end does not count.
+    """
+    total = shard = 0
+    while True:
+        if str(shard) in sizes:
+            held = sizes[str(shard)] - CHUNKS_PER_SHARD * 16 - 4
+        else:
+            held = sizes.get(f"{shard}{PARTIAL}", 0)
+        total += min(max(held, 0), SHARD_BYTES)
+        if held < SHARD_BYTES:
+            return total
+        shard += 1
 
 
 def write_atomic(path: Path, data: bytes) -> None:

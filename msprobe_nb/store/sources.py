@@ -10,6 +10,8 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -89,19 +91,24 @@ class Source(ABC):
 
     def total_size(self, path: str = "") -> int:
         """Bytes of all files below `path`."""
-        total = 0
+        return sum(self.size(file) or 0 for file in self.files(path))
+
+    def files(self, path: str = "") -> Iterator[str]:
+        """Paths of all files below `path`, sorted."""
         for name, folder in self.entries(path):
             inner = f"{path}/{name}" if path else name
-            total += self.total_size(inner) if folder else self.size(inner) or 0
-        return total
+            if folder:
+                yield from self.files(inner)
+            else:
+                yield inner
 
     def exists(self, path: str) -> bool:
         """Whether a file of that name exists."""
         return self.size(path) is not None
 
-    def fingerprint(self, path: str) -> list[Any]:
-        """Something that changes when the file's content does."""
-        return [self.size(path)]
+    def digest(self, path: str) -> str:
+        """A number in hexadecimal that changes when the file's content does."""
+        return blake2b(self.read(path), digest_size=16).hexdigest()
 
     def where(self, path: str = "") -> str:
         """The full path or URL, for messages."""
@@ -209,13 +216,6 @@ class LocalSource(Source):
         except ValueError:  # a name that no file system can hold
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-    def fingerprint(self, path: str) -> list[Any]:
-        try:
-            status = os.stat(self.path(path))
-        except FileNotFoundError:
-            return [None]
-        return [status.st_size, status.st_mtime_ns]
 
     def child(self, path: str) -> LocalSource:
         local = self.path(path)

@@ -124,6 +124,19 @@ class OfficialPack(Pack):
     def _load(self, row: int) -> np.ndarray:
         from msprobe_nb.formats.tensor_file import read_tensor_file
 
+        return read_tensor_file(self._data, self._file_of(row))
+
+    def layout_of(
+        self, row: int, recorded: tuple[int, ...] | None
+    ) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and dtype of a tensor, from the head of its file."""
+        from msprobe_nb.formats.tensor_file import tensor_layout
+
+        with self._reading(row):
+            return tensor_layout(self._data, self._file_of(row))
+
+    def _file_of(self, row: int) -> str:
+        """Name of the file that holds a tensor's values."""
         data_name = self.index.data_name[row]
         if data_name is None:
             raise TensorReadError(
@@ -139,7 +152,7 @@ class OfficialPack(Pack):
                 key=self.index.name[row],
                 remedy="Do not use this recording unless you know why",
             )
-        return read_tensor_file(self._data, data_name)
+        return data_name
 
     def nbytes(self) -> int:
         return self.source.total_size()
