@@ -74,7 +74,7 @@ def _targets(comparison: Comparison, path: Path) -> Iterator[Path]:
     several = len(comparison.parts) > 1
     stamp = datetime.now().strftime("%Y%m%d%H%M%S")
     single = path.suffix == ".csv"
-    if path.suffix and not single and not path.is_dir():
+    if path.suffix[1:].isalpha() and not single and not path.is_dir():
         raise UsageError(
             f"cannot write {path.suffix!r} files", file=path, remedy="Give a .csv file or a folder"
         )

@@ -26,12 +26,10 @@ from msprobe_nb.store.finish import write_pack
 from msprobe_nb.store.open import read_attributes
 from msprobe_nb.store.pack import Pack
 from msprobe_nb.store.reader import StorePack
-from msprobe_nb.store.sources import Source, open_source
+from msprobe_nb.store.sources import Source, local_path, open_source
 
 if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
-
-FORMAT = "msprobe_nb.comparison"
 
 
 def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
@@ -42,14 +40,16 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     UsageError
         Something that is no saved comparison stands at `path`.
     """
-    target = Path(path)
+    target = Path(local_path(path))
+    if target.exists() and not target.is_dir():
+        raise UsageError("this is a file", file=target, remedy="Choose a folder")
     if target.exists() and any(target.iterdir()):
         raise UsageError("the folder is not empty", file=target, remedy="Choose another one")
     target.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(comparison.parts):
         _save_part(target / f"part{number}", part)
     attributes = {
-        "format": FORMAT,
+        "format": layout.COMPARISON_FORMAT,
         "version": layout.VERSION,
         "target": comparison.target_url,
         "golden": comparison.golden_url,
@@ -110,7 +110,7 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
     """
     source = open_source(path)
     attributes = read_attributes(source) or {}
-    if attributes.get("format") != FORMAT:
+    if attributes.get("format") != layout.COMPARISON_FORMAT:
         raise NotARunError("no saved comparison stands here", file=source.url)
     try:
         parts = [

@@ -29,7 +29,7 @@ from msprobe_nb.store.jsonsafe import dumps
 from msprobe_nb.store.open import read_attributes
 from msprobe_nb.store.pack import Pack
 from msprobe_nb.store.reader import StorePack
-from msprobe_nb.store.sources import LocalSource
+from msprobe_nb.store.sources import LocalSource, is_url, local_path
 
 _BATCH = 64
 _OWN = {"format", "version", "created", "packs", "source"}  # of each store itself
@@ -64,7 +64,7 @@ def import_run(
         Nothing of it can be read.
     """
     run = open_run(src)
-    target = Path(os.path.expanduser(dst))
+    target = Path(local_path(dst))
     _check_target(target, run)
     writer = RunWriter(target, _facts(run))
     writer.expect((pack.step, pack.rank) for pack in run)
@@ -126,7 +126,7 @@ def _is_copy(stored: StorePack, pack: Pack) -> bool:
 
 def _origin(run: Run) -> str:
     """Where the whole recording stands, also when only a step or rank of it was opened."""
-    url = run.url if "://" in run.url or "::" in run.url else os.path.abspath(run.url)
+    url = run.url if is_url(run.url) else os.path.abspath(run.url)
     parts = url.rstrip("/").split("/")
     while parts and re.fullmatch(r"step\d+|rank\d*|proc\d+|(dump|debug)\.json", parts[-1]):
         parts.pop()

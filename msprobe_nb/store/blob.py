@@ -1,4 +1,4 @@
-"""The bytes of a pack: appended to shard files by its writer, read by position by everybody else."""
+"""The bytes of a pack: its writer appends them to shard files, readers ask by position."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from msprobe_nb.errors import UsageError
 from msprobe_nb.store import layout
 from msprobe_nb.store.blob import Blob
 from msprobe_nb.store.reader import StorePack
-from msprobe_nb.store.sources import LocalSource
+from msprobe_nb.store.sources import LocalSource, local_path
 
 if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def compact(run: Run, path: str | os.PathLike[str], level: int) -> Run:
     """Write a zstd-compressed copy of a run store; see :meth:`Run.compact`."""
-    target = Path(os.path.expanduser(path))
+    target = Path(local_path(path))
     packs = [
         (pack, pack.source)
         for pack in run

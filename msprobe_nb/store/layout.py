@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from msprobe_nb.errors import DamagedStoreError, FormatError
 from msprobe_nb.store import jsonsafe
 
 RUN_FORMAT, PACK_FORMAT, VERSION = "msprobe_nb.run", "msprobe_nb.pack", 1
+COMPARISON_FORMAT = "msprobe_nb.comparison"
 SHARD_BYTES, CHUNK_BYTES = 1 << 30, 1 << 20
 CHUNKS_PER_SHARD = SHARD_BYTES // CHUNK_BYTES
 ALIGNMENT = 64
@@ -32,6 +34,29 @@ PARTIAL = ".partial"
 
 _LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
 _BYTES = [{"name": "bytes"}]
+
+
+def check_version(attributes: Mapping[str, Any], where: str) -> None:
+    """Refuse what a newer version wrote.
+
+    Raises
+    ------
+    DamagedStoreError
+        The version is no number.
+    FormatError
+        It is above the one this reader knows.
+    """
+    version = attributes.get("version", 0)
+    if type(version) is not int:
+        raise DamagedStoreError(
+            f"the format version is {version!r:.40}, expected {VERSION}", file=where, key="version"
+        )
+    if version > VERSION:
+        raise FormatError(
+            f"this has format version {version}, this reader knows {VERSION}",
+            file=where,
+            remedy="Upgrade msprobe_nb",
+        )
 
 
 def group_metadata(attributes: dict[str, Any]) -> bytes:

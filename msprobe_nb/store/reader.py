@@ -80,13 +80,7 @@ class StorePack(Pack):
             raise DamagedStoreError(
                 "the group is no pack of a run", file=self.source.where(layout.GROUP)
             )
-        if found.get("version", 0) > layout.VERSION:
-            raise FormatError(
-                f"the pack has format version {found['version']}, this reader knows "
-                f"{layout.VERSION}",
-                file=self.where,
-                remedy="Upgrade msprobe_nb",
-            )
+        layout.check_version(found, self.where)
         return found
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from msprobe_nb.errors import MsProbeError, UnknownTensorError
 from msprobe_nb.store.index import KINDS, ROLES, STATISTICS
 from msprobe_nb.store.pack import Pack
-from msprobe_nb.text import brief, size
+from msprobe_nb.text import brief, close_names, size
 
 if TYPE_CHECKING:
     import os
@@ -200,9 +200,7 @@ class Run:
     def _row(self, pack: Pack, name: str) -> int:
         row = pack.index.row_of.get(name)
         if row is None:
-            import difflib
-
-            near = difflib.get_close_matches(name, pack.index.name, n=3, cutoff=0.5)
+            near = close_names(name, pack.index.name)
             hint = f"Nearest names: {', '.join(near)}" if near else "See run.tensors for all names"
             raise UnknownTensorError(
                 f"no tensor {name!r} in step {pack.step}, rank {pack.rank}",

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msprobe_nb.errors import PathNotFoundError, TensorReadError, UnsafeFileError, reason_of
+from msprobe_nb.errors import (
+    MsProbeError,
+    PathNotFoundError,
+    TensorReadError,
+    UnreachableError,
+    UnsafeFileError,
+    UsageError,
+    reason_of,
+)
 
 MAP_BYTES = 4 << 20  # local reads of at least this size are mapped instead of copied
 _OPEN_FLAGS = (
@@ -26,6 +36,9 @@ _OPEN_FLAGS = (
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
 )
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, KeyError)
+_LAYOUT = re.compile(r"(step\d+|rank\d*|proc\d+)\Z")
+_MAX_NESTING = 8
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -87,7 +100,15 @@ class Source(ABC):
 
     @abstractmethod
     def child(self, path: str) -> Source:
-        """The folder `path` inside this one as a source."""
+        """The folder `path` inside this one as a source.
+
+        Callers give names of the layout (``step0``, ``rank0``, ``dump_tensor_data`` ...). Such a
+        folder may be a link to another disk; links inside it may not leave it again.
+        """
+
+    @abstractmethod
+    def parts(self) -> list[str]:
+        """The names along the absolute path to this folder; its own is the last."""
 
     def total_size(self, path: str = "") -> int:
         """Bytes of all files below `path`."""
@@ -218,15 +239,10 @@ class LocalSource(Source):
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def child(self, path: str) -> LocalSource:
-        local = self.path(path)
-        root = os.path.realpath(self.root)
-        if os.path.commonpath([os.path.realpath(local), root]) != root:
-            raise UnsafeFileError(
-                "the folder is a link that leaves the recording",
-                file=local,
-                remedy="Open the folder it points to, or copy it here",
-            )
-        return LocalSource(local)
+        return LocalSource(self.path(path))
+
+    def parts(self) -> list[str]:
+        return os.path.abspath(self.url).split(os.sep)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalSource, (self.url,)
@@ -239,8 +255,28 @@ class FsspecSource(Source):
         import fsspec
 
         self.url, self.options = url, dict(options or {})
-        self.fs, root = fsspec.core.url_to_fs(url, **self.options)
+        try:
+            with self._access():
+                self.fs, root = fsspec.core.url_to_fs(url, **self.options)
+        except _NOT_THERE:
+            raise PathNotFoundError("nothing exists at this URL", file=url) from None
         self.root = root.rstrip("/")
+
+    @contextmanager
+    def _access(self, path: str = "") -> Iterator[None]:
+        """The boundary behind which a server, an archive or a library can raise anything."""
+        try:
+            yield
+        except (MsProbeError, *_NOT_THERE):
+            raise
+        except Exception as error:
+            raise UnreachableError(
+                f"this cannot be read ({reason_of(error)})",
+                file=self.where(path),
+                remedy="The archive is broken or was cut off; copy it again"
+                if self.url.startswith("zip")
+                else "Check the address, the network, and that you may read it",
+            ) from error
 
     def _full(self, path: str) -> str:
         return "/".join(part for part in (self.root, *safe_parts(path)) if part)
@@ -248,8 +284,9 @@ class FsspecSource(Source):
     def entries(self, path: str = "") -> list[tuple[str, bool]]:
         full = self._full(path)
         try:
-            found = self.fs.ls(full, detail=True)
-        except (FileNotFoundError, NotADirectoryError):
+            with self._access(path):
+                found = self.fs.ls(full, detail=True)
+        except _NOT_THERE:
             return []
         return sorted(
             (entry["name"].rstrip("/").rpartition("/")[2], entry["type"] == "directory")
@@ -257,27 +294,32 @@ class FsspecSource(Source):
             if entry["name"].strip("/") != full.strip("/")
         )
 
-    def read(self, path: str) -> bytes:
+    def _cat(self, path: str, **part: int) -> bytes:
         try:
-            return bytes(self.fs.cat_file(self._full(path)))
-        except (FileNotFoundError, KeyError):
+            with self._access(path):
+                return bytes(self.fs.cat_file(self._full(path), **part))
+        except _NOT_THERE:
             raise PathNotFoundError("the file does not exist", file=self.where(path)) from None
 
+    def read(self, path: str) -> bytes:
+        return self._cat(path)
+
     def read_range(self, path: str, start: int, count: int) -> np.ndarray:
-        try:
-            raw = self.fs.cat_file(self._full(path), start=start, end=start + count)
-        except (FileNotFoundError, KeyError):
-            raise PathNotFoundError("the file does not exist", file=self.where(path)) from None
+        raw = self._cat(path, start=start, end=start + count)
         if len(raw) != count:
             raise self._short(path, start, count)
         return np.frombuffer(raw, np.uint8)
 
     def size(self, path: str) -> int | None:
         try:
-            info = self.fs.info(self._full(path))
-        except (FileNotFoundError, KeyError, NotADirectoryError):
+            with self._access(path):
+                info = self.fs.info(self._full(path))
+        except _NOT_THERE:
             return None
         return int(info["size"]) if info["type"] == "file" else None
+
+    def parts(self) -> list[str]:
+        return [part for part in self.url.partition("::")[0].split("/") if part]
 
     def child(self, path: str) -> FsspecSource:
         head, sep, tail = self.url.partition("::")
@@ -293,6 +335,27 @@ class FsspecSource(Source):
         return FsspecSource, (self.url, self.options)
 
 
+def is_url(path: str) -> bool:
+    """Whether a path is meant for fsspec."""
+    return "://" in path or "::" in path
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """A path as text, with ``~`` replaced; a URL unchanged."""
+    text = os.fspath(path)
+    return text if is_url(text) else os.path.expanduser(text)
+
+
+def check_options(path: str, options: dict[str, Any]) -> None:
+    """Refuse the options of a file system where there is none; most likely they are misspelt."""
+    if options:
+        raise UsageError(
+            f"unknown option {', '.join(map(repr, options))}",
+            file=path,
+            remedy="Only URLs take options for their file system",
+        )
+
+
 def open_source(path: str | os.PathLike[str], **options: Any) -> Source:
     """The source for a folder, a ``.zip`` file or an fsspec URL.
 
@@ -300,27 +363,37 @@ def open_source(path: str | os.PathLike[str], **options: Any) -> Source:
     ------
     PathNotFoundError
         Nothing exists there.
+    UnreachableError
+        The archive is broken, or the server cannot be reached.
+    UsageError
+        Options are given for a local path.
     """
-    text = os.fspath(path)
-    if "://" in text or "::" in text:
+    text = local_path(path)
+    if is_url(text):
+        if "::" not in text and text.lower().endswith(".zip"):
+            protocol = text.partition("://")[0]
+            text, options = f"zip::{text}", {protocol: options} if options else {}
         source: Source = FsspecSource(text, options)
         if text.startswith("zip"):
             source = _enter_single_folder(source)
         if not source.entries():
             raise PathNotFoundError("nothing exists at this URL", file=text)
         return source
+    check_options(text, options)
     if not os.path.exists(text):
         raise PathNotFoundError(
             "the path does not exist", file=text, remedy="Check the spelling and the mount"
         )
-    if os.path.isfile(text) and text.endswith(".zip"):
-        return _enter_single_folder(FsspecSource(f"zip::{os.path.abspath(text)}", options))
+    if os.path.isfile(text) and text.lower().endswith(".zip"):
+        return _enter_single_folder(FsspecSource(f"zip::{os.path.abspath(text)}"))
     return LocalSource(text)
 
 
 def _enter_single_folder(source: Source) -> Source:
-    """Step into the folder of a zip that was made from outside the run folder."""
-    entries = source.entries()
-    if len(entries) == 1 and entries[0][1] and not entries[0][0].startswith(("step", "rank")):
-        return source.child(entries[0][0])
+    """Step into the folders of a zip that was made from outside the run folder."""
+    for _ in range(_MAX_NESTING):
+        entries = source.entries()
+        if len(entries) != 1 or not entries[0][1] or _LAYOUT.match(entries[0][0]):
+            break
+        source = source.child(entries[0][0])
     return source

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -188,3 +190,18 @@ def test_a_damaged_pack_of_a_store_is_among_the_notes(tmp_path):
     run = open_run(tmp_path / "r.zarr")
     assert run.tensors["rank"].tolist() == [0]
     assert any("rank1" in note for note in run.notes)
+
+
+def test_a_mistyped_name_among_many_is_answered_at_once(tmp_path):
+    with RunWriter(tmp_path / "r.zarr").pack(0, 0, {"task": "statistics"}) as pack:
+        for at in range(20_000):
+            pack.add(
+                pack.add_node(f"Module.module.layers.{at}.linear.Linear.forward.0"), "output.0"
+            )
+    run = open_run(tmp_path / "r.zarr")
+    began = time.monotonic()
+    with pytest.raises(
+        UnknownTensorError, match=r"layers\.777\.linear\.Linear\.forward\.0\.output\.0"
+    ):
+        _ = run["Module.module.layers.777.liner.Linear.forward.0.output.0"]
+    assert time.monotonic() - began < 3
