@@ -86,7 +86,7 @@ class Side:
         The recorded one, the CRC-32 of an argument's text, ``N/A`` for nothing.
         """
         index = self.index
-        found: list[str] = [str(value) if value is not None else "" for value in index.checksum]
+        found = [_checksum_text(value) for value in index.checksum]
         for row, text in enumerate(found):
             if text:
                 continue
@@ -95,6 +95,13 @@ class Side:
             else:
                 found[row] = _check_value(index, row, self.names[row])
         return found
+
+
+def _checksum_text(value: Any) -> str:
+    """A recorded check value as text; the XOR of a scalar may be NaN, which says nothing."""
+    if value is None:
+        return ""
+    return NOT_AVAILABLE if value != value else str(value)
 
 
 def _check_value(index: Index, row: int, name: str) -> str:

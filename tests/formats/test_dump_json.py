@@ -213,3 +213,33 @@ def test_bytes_that_are_no_text_are_placed(tmp_path, place):
         open_run(folder).pack().index  # noqa: B018
     assert caught.value.file == str(file)
     assert caught.value.key == "Torch.a.0.forward"
+
+
+SPACE = st.sampled_from(["", " ", "\n", "\n  ", "\t \r\n"])
+NAMES = st.sampled_from(["a", "b", 'q"\\', "data", "{", "é"])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8), SPACE, SPACE, SPACE)
+def test_entries_of_any_layout_come_in_order_with_all_repeats(pairs, before, between, after):
+    """Against the scanner of the standard library, which sees every key."""
+    members = (
+        f"{before}{json.dumps(name)}{between}:{after}{json.dumps(value)}{between}"
+        for name, value in pairs
+    )
+    raw = f'{{{after}"task":1,"data"{between}:{{{",".join(members) or after}}}{before}}}'.encode()
+    assert repr(entries(raw)) == repr([(name, value) for name, value in pairs])
+    seen = [name for name, _ in pairs]
+    repeated = list(dict.fromkeys(name for at, name in enumerate(seen) if name in seen[:at]))
+    assert parse_dump(raw, "dump.json").repeated == repeated
+
+
+@pytest.mark.parametrize("layout", ["compact", "repeated"])
+def test_unusual_layouts_are_decoded_when_their_turn_comes(layout):
+    data = {f"Torch.a.{at}.forward": call([], [tensor(value=1.5)]) for at in range(50)}
+    raw = official(data)
+    if layout == "compact":
+        raw = json.dumps({**HEAD, "data": data}).encode()
+    else:
+        raw = raw.replace(b"Torch.a.7.forward", b"Torch.a.5.forward")
+    kinds = [type(entry) for _, entry in parse_dump(raw, "dump.json").entries()]
+    assert kinds.count(msgspec.Raw) >= 49
