@@ -318,6 +318,13 @@ class FsspecSource(Source):
             return None
         return int(info["size"]) if info["type"] == "file" else None
 
+    def where(self, path: str = "") -> str:
+        inner, sep, outer = self.url.partition("::")
+        if not (path and sep):
+            return super().where(path)
+        folder = f"{inner}/" if "://" in inner else f"{inner}://"
+        return f"{folder}{path}{sep}{outer}"
+
     def parts(self) -> list[str]:
         return [part for part in self.url.partition("::")[0].split("/") if part]
 

@@ -183,7 +183,9 @@ def test_zips_may_have_any_folders_around_the_run(local, tmp_path, prefix):
 def test_a_zip_of_steps_is_not_stepped_into(tmp_path):
     folder = tmp_path / "dump/step3/rank5"
     shutil.copytree(PACK, folder)
-    assert set(open_run(zipped(tmp_path / "dump", tmp_path / "d.zip", "")).packs) == {(3, 5)}
+    run = open_run(zipped(tmp_path / "dump", tmp_path / "d.zip", ""))
+    assert set(run.packs) == {(3, 5)}
+    assert run.pack().where == f"zip://step3/rank5/dump.json::{tmp_path / 'd.zip'}"
 
 
 @pytest.mark.parametrize("raw", [b"", b"PK\x03\x04junk", b"x" * 1000, None])

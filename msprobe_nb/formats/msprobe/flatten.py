@@ -165,12 +165,11 @@ class _Part:
         self.requires_grad = np.array(known, np.int8)[facts.codes]
         typed = np.array([bool(text) for text in labels], bool)[facts.codes]
         self.kind = np.where(typed, TENSOR, np.where(present, ARGUMENT, NULL)).astype(np.uint8)
-        self.checksum = [restore(value) for value in _optional(leaves, "md5")]
+        checksums = _optional(leaves, "md5")
+        self.checksum = [restore(value) for value in checksums] if any(checksums) else checksums
         data_names = _optional(leaves, "data_name")
-        self.data_name = [
-            name or None
-            for name in _texts(batch, "data_name", data_names, np.arange(len(data_names)))
-        ]
+        data_names = _texts(batch, "data_name", data_names, np.arange(len(data_names)))
+        self.data_name = [name or None for name in data_names]
         self.has_data = np.array([name is not None for name in self.data_name], bool)
         arguments = {at: leaves[at].value for at in np.flatnonzero(self.kind == ARGUMENT).tolist()}
         self.value = {at: _restored(v) for at, v in arguments.items() if v is not UNSET}
@@ -192,9 +191,12 @@ def _shown(value: Any) -> Any:
 
 def _texts(batch: Leaves, key: str, column: Sequence[Any], codes: np.ndarray) -> list[Any]:
     """A column of texts; a bare ``NaN`` or ``Infinity`` in it becomes a problem of its rows."""
-    texts = [restore(value) if value and value[:1] == "\0" else value for value in column]
-    for at, value in enumerate(texts):
-        if value is not None and type(value) is not str:
+    texts = list(column)
+    if not any(texts):
+        return texts
+    for at in [at for at, text in enumerate(texts) if text and text[0] == "\0"]:
+        value = texts[at] = restore(texts[at])
+        if type(value) is not str:
             texts[at] = None
             for row in np.flatnonzero(codes == at).tolist():
                 batch.problem.setdefault(row, unexpected(key, value))
