@@ -9,6 +9,7 @@ single tensor are not raised at all while many are processed: they become rows w
 from __future__ import annotations
 
 import os
+import re
 
 
 class MsProbeError(Exception):
@@ -92,6 +93,12 @@ class TensorReadError(MsProbeError, OSError):
     __str__ = MsProbeError.__str__
 
 
+class UnreachableError(MsProbeError, OSError):
+    """A path or URL that may exist but cannot be read: no permission, no answer, broken archive."""
+
+    __str__ = MsProbeError.__str__
+
+
 class UnknownTensorError(MsProbeError, KeyError):
     """A name, step or rank that the run does not have."""
 
@@ -116,3 +123,16 @@ class NoCommonRankError(CompareError):
 
 class UsageError(MsProbeError, ValueError):
     """An argument that is out of range or contradicts another one."""
+
+
+_CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def reason_of(error: BaseException, text: str | None = None) -> str:
+    """What an error of any library says, as one short line without terminal codes.
+
+    `text` is the part of its message that matters, if it is not the beginning.
+    """
+    lines = _CONTROL.sub("", str(error) if text is None else text).strip().splitlines()
+    kind = type(error).__name__
+    return f"{kind}: {lines[0]:.120}" if lines else kind

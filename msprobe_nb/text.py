@@ -5,6 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+_LIKELY = 200
+
+
+def close_names(wanted: str, known: Sequence[str], count: int = 3) -> list[str]:
+    """The known names nearest to a mistyped one, best first.
+
+    Comparing with all of many names takes seconds, so only those are compared that agree longest
+    at both ends together.
+    """
+    import difflib
+    import heapq
+
+    backwards = wanted[::-1]
+
+    def agreement(name: str) -> int:
+        return _shared(wanted, name) + _shared(backwards, name[::-1])
+
+    likely = heapq.nlargest(_LIKELY, known, key=agreement)
+    return difflib.get_close_matches(wanted, likely, n=count, cutoff=0.5)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
 
 def brief(numbers: Sequence[int], limit: int = 8) -> str:
     """``0-3, 7`` for [0, 1, 2, 3, 7]; at most `limit` ranges."""

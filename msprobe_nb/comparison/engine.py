@@ -165,7 +165,9 @@ class _Options:
 
 
 def _as_list(values: int | Sequence[int] | None) -> list[int] | None:
-    return values if values is None else [values] if isinstance(values, int) else list(values)
+    if values is None:
+        return None
+    return [int(values)] if isinstance(values, (int, np.integer)) else list(values)
 
 
 # ---------------------------------------------------------------- pairing

@@ -158,7 +158,7 @@ def result_paths(comparison: Comparison, path: Path, suffix: str) -> Iterator[Pa
     several = len(comparison.parts) > 1
     stamp = datetime.now().strftime("%Y%m%d%H%M%S")
     single = path.suffix == suffix
-    if path.suffix and not single and not path.is_dir():
+    if path.suffix[1:].isalpha() and not single and not path.is_dir():
         raise UsageError(
             f"cannot write {path.suffix!r} files",
             file=path,

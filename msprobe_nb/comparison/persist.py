@@ -27,12 +27,11 @@ from msprobe_nb.store.finish import write_pack
 from msprobe_nb.store.open import read_attributes
 from msprobe_nb.store.pack import Pack
 from msprobe_nb.store.reader import StorePack
-from msprobe_nb.store.sources import Source, open_source
+from msprobe_nb.store.sources import Source, local_path, open_source
 
 if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
 
-FORMAT = "msprobe_nb.comparison"
 _NOISE = "noise"
 _PAIRS = {  # arrays that hold who belongs to whom
     "golden": "<i8",
@@ -51,7 +50,9 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     UsageError
         Something that is no saved comparison stands at `path`.
     """
-    target = Path(path)
+    target = Path(local_path(path))
+    if target.exists() and not target.is_dir():
+        raise UsageError("this is a file", file=target, remedy="Choose a folder")
     if target.exists() and any(target.iterdir()):
         raise UsageError("the folder is not empty", file=target, remedy="Choose another one")
     target.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     if comparison.noise is not None:
         save(comparison.noise, target / _NOISE)
     attributes = {
-        "format": FORMAT,
+        "format": layout.COMPARISON_FORMAT,
         "version": layout.VERSION,
         "target": comparison.target_url,
         "golden": comparison.golden_url,
@@ -133,7 +134,7 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
 
 def _load(source: Source) -> Comparison:
     attributes = read_attributes(source) or {}
-    if attributes.get("format") != FORMAT:
+    if attributes.get("format") != layout.COMPARISON_FORMAT:
         raise NotARunError("no saved comparison stands here", file=source.url)
     try:
         parts = [
@@ -180,7 +181,7 @@ class _SavedPack(StorePack):
         run: Run = open_run(self.run_url)
         return run.pack(self.step, self.rank)
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         names = self._recorded.index.name
         if row < len(names) and names[row] == self.index.name[row]:
             return self._recorded.read(row)

@@ -102,7 +102,7 @@ class Side:
         The recorded one, the CRC-32 of an argument's text, ``N/A`` for nothing.
         """
         index = self.index
-        found: list[str] = [str(value) if value is not None else "" for value in index.checksum]
+        found = [_checksum_text(value) for value in index.checksum]
         for row, text in enumerate(found):
             if text:
                 continue
@@ -113,13 +113,21 @@ class Side:
         return found
 
 
+def _checksum_text(value: Any) -> str:
+    """A recorded check value as text; the XOR of a scalar may be NaN, which says nothing."""
+    if value is None:
+        return ""
+    return NOT_AVAILABLE if value != value else str(value)
+
+
 def _check_value(index: Index, row: int, name: str) -> str:
     if index.kind[row] == ARGUMENT:
         if index.type[row] == "torch.ProcessGroup":
             return str(index.detail.get(row, {}).get("group_ranks"))
         if name.endswith(_PEERS):
             return str(index.value.get(row))
-    return f"{zlib.crc32(str(index.value.get(row, '')).encode()):08x}"
+    text = str(index.value.get(row, "")).encode("utf-8", "backslashreplace")
+    return f"{zlib.crc32(text):08x}"
 
 
 def side_of(pack: Pack) -> Side:

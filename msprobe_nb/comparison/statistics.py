@@ -11,6 +11,7 @@ import numpy as np
 from msprobe_nb.comparison.cells import (
     DIFFERENT,
     INFINITE,
+    MARK_TEXTS,
     NAN,
     NEGATIVE_INFINITE,
     NOT_AVAILABLE,
@@ -96,6 +97,8 @@ def _classify(values: Values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _classify_text(text: str) -> tuple[float, int]:
+    if text == MARK_TEXTS[NOT_AVAILABLE]:
+        return np.nan, _NA
     try:
         number = float(text)
     except ValueError:

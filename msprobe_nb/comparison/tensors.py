@@ -7,7 +7,7 @@ integer scalars do not wrap around, and a tiny difference is not rounded to noth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
@@ -24,8 +24,8 @@ from msprobe_nb.comparison.cells import (
 )
 from msprobe_nb.comparison.kernel import Sums, pair_sums, stacked_sums, working_dtype
 from msprobe_nb.comparison.status import COMPARED, EMPTY, NO_DATA, NON_FINITE, SHAPE, UNREADABLE
-from msprobe_nb.errors import MsProbeError
-from msprobe_nb.store.dtypes import widen
+from msprobe_nb.errors import MsProbeError, reason_of
+from msprobe_nb.store.dtypes import is_low_precision, widen
 
 COLUMNS = (
     "Cosine",
@@ -113,26 +113,57 @@ def compare_arrays(
             continue
         x, y = ours.reshape(-1), theirs.reshape(-1)
         result.status[at] = COMPARED
-        if x.size == 1:
-            _compare_scalars(result, at, x[0], y[0])
-        elif x.size <= _STACK_LIMIT:
+        if x.size <= _STACK_LIMIT:
             work = working_dtype(x.dtype, y.dtype)
             stacks.setdefault((work, x.size), []).append((at, x, y))
         else:
             large.append((at, x, y))
-    for (work, _), members in stacks.items():
-        x = np.stack([widen(ours).astype(work, copy=False) for _, ours, _ in members])
-        y = np.stack([widen(theirs).astype(work, copy=False) for _, _, theirs in members])
-        _finish(result, members, stacked_sums(x, y))
-    if large:
-        _finish(result, large, Sums.concat([pair_sums(x, y) for _, x, y in large]))
+    for members in stacks.values():
+        _guarded(result, members, _compare_stack)
+    _guarded(result, large, _compare_large)
     return result
 
 
+def _guarded(
+    result: BlockResult,
+    members: list[_Pair],
+    compare: Callable[[BlockResult, list[_Pair]], None],
+) -> None:
+    """Compare pairs together; if that fails one by one, so that a failure stays with its pair."""
+    try:
+        compare(result, members)
+    except Exception as error:
+        if len(members) > 1:
+            for member in members:
+                _guarded(result, [member], compare)
+        else:
+            result.fail(members[0][0], UNREADABLE, f"cannot be compared ({reason_of(error)})")
+
+
+def _compare_stack(result: BlockResult, members: list[_Pair]) -> None:
+    """Compare small pairs of one size and working dtype."""
+    if members[0][1].size == 1:
+        for at, x, y in members:
+            _compare_scalars(result, at, x[0], y[0])
+        return
+    work = working_dtype(members[0][1].dtype, members[0][2].dtype)
+    x = np.stack([widen(ours).astype(work, copy=False) for _, ours, _ in members])
+    y = np.stack([widen(theirs).astype(work, copy=False) for _, _, theirs in members])
+    _finish(result, members, stacked_sums(x, y))
+
+
+def _compare_large(result: BlockResult, members: list[_Pair]) -> None:
+    """Compare pairs that are worth a pass each."""
+    if members:
+        _finish(result, members, Sums.concat([pair_sums(x, y) for _, x, y in members]))
+
+
 def _comparable(result: BlockResult, at: int, ours: np.ndarray, theirs: np.ndarray) -> bool:
-    if ours.dtype.kind in "US" or theirs.dtype.kind in "US":
-        result.fail(at, NO_DATA, "text arrays are not compared")
-        return False
+    for dtype in (ours.dtype, theirs.dtype):
+        if dtype.kind not in "biufc" and not is_low_precision(dtype):
+            what = "text arrays" if dtype.kind in "US" else f"values of type {dtype}"
+            result.fail(at, NO_DATA, f"{what} are not compared")
+            return False
     if ours.size == 0:
         note = "" if theirs.size == 0 else f"the target is empty, the golden holds {theirs.size}"
         result.fail(at, EMPTY, note or "both tensors are empty")
@@ -161,8 +192,10 @@ def _compare_scalars(result: BlockResult, at: int, ours: np.generic, theirs: np.
     work = working_dtype(x.dtype, y.dtype)
     sums = stacked_sums(x.astype(work).reshape(1, 1), y.astype(work).reshape(1, 1))
     result.put(at, MAX_REL, rounded(float(sums.max_rel[0])))
+    wide = np.complex128 if work.kind == "c" else np.float64
     with np.errstate(all="ignore"):
-        relative = np.sqrt(sums.distance[0] / sums.golden_norm[0]) if absolute else 0.0
+        distance = np.abs(x.astype(wide) - y.astype(wide))
+        relative = distance / np.abs(y.astype(wide)) if absolute else 0.0
     result.put(at, RELATIVE, float(relative))
 
 
@@ -208,10 +241,11 @@ def _compare_closely(result: BlockResult, row: int, x: np.ndarray, y: np.ndarray
     scale = max(np.abs(x).max(), np.abs(y).max())
     if not np.isfinite(sums.target_norm[0] + sums.golden_norm[0] + sums.distance[0]):
         scaled = pair_sums(x / scale, y / scale)  # squares of numbers above 1e154 overflow
-        for name in ("target_norm", "golden_norm", "product"):
+        for name in ("target_norm", "golden_norm", "distance", "product"):
             setattr(sums, name, getattr(scaled, name))
         _put_metrics(result, np.array([row]), sums, np.array([x.size]))
-        result.put(row, DISTANCE, float(np.sqrt(scaled.distance[0]) * scale))
+        with np.errstate(over="ignore"):
+            result.put(row, DISTANCE, float(np.sqrt(scaled.distance[0]) * scale))
         return
     _put_metrics(result, np.array([row]), sums, np.array([x.size]))
 

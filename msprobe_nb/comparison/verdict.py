@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.comparison.cells import NUMBER, Metric
+from msprobe_nb.comparison.cells import MARK_TEXTS, NAN, NUMBER, Metric
 from msprobe_nb.comparison.kernel_verdict import MISSED, kernel_verdicts
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
@@ -337,8 +337,7 @@ def _judge_tensors(part: Part, rules: np.ndarray, limits: Thresholds, scope: _Sc
 def _judge_checksums(part: Part, rules: np.ndarray, scope: _Scope) -> None:
     ours, theirs = (np.array(side, object) for side in part.checksums)
     unequal = ours != theirs
-    missing = np.isin(ours, [NOT_AVAILABLE, "nan", ""]) | np.isin(
-        theirs, [NOT_AVAILABLE, "nan", ""]
-    )
+    nothing = [NOT_AVAILABLE, MARK_TEXTS[NAN], ""]
+    missing = np.isin(ours, nothing) | np.isin(theirs, nothing)
     _mark(rules, scope.any, "checksum", unequal & ~missing)
     _mark(rules, scope.any, "checksum_unmatched", unequal & missing)

@@ -7,7 +7,14 @@ from typing import Any
 
 from msprobe_nb.errors import NotARunError
 from msprobe_nb.store import Run, is_store, open_store
-from msprobe_nb.store.sources import LocalSource, Source, open_source
+from msprobe_nb.store.sources import (
+    LocalSource,
+    Source,
+    check_options,
+    is_url,
+    local_path,
+    open_source,
+)
 
 
 def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **options: Any) -> Run:
@@ -36,13 +43,24 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
         Nothing exists there.
     NotARunError
         Something exists that is neither.
+    UnreachableError
+        A URL that cannot be read, or a broken archive.
+    UsageError
+        Options are given although the path is no URL.
     """
     if isinstance(path, Run):
+        check_options(path.url, options)
         return path
-    from msprobe_nb.formats.msprobe.tree import find_packs, single_file
+    from msprobe_nb.formats.msprobe.original import DEBUG, DUMP
+    from msprobe_nb.formats.msprobe.tree import OfficialTree, find_packs, single_file
 
-    text = os.fspath(path)
-    if "://" not in text and os.path.isfile(text) and not text.endswith(".zip"):
+    text = local_path(path)
+    folder, _, name = text.rpartition("/")
+    tree: OfficialTree | None
+    if is_url(text) and name in (DUMP, DEBUG):
+        tree = single_file(open_source(folder, **options), name, salvage=salvage)
+    elif os.path.isfile(text) and not text.lower().endswith(".zip"):
+        check_options(text, options)
         folder, name = os.path.split(text)
         tree = single_file(LocalSource(folder or "."), name, salvage=salvage)
     else:

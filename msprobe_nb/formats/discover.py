@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe_nb.errors import MsProbeError
 from msprobe_nb.store import Run, layout
+from msprobe_nb.store.open import read_attributes
+from msprobe_nb.store.sources import LocalSource, local_path
 from msprobe_nb.text import brief, size
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def list_runs(folder: str | os.PathLike[str] = ".") -> pd.DataFrame:
     """
     import pandas as pd
 
-    root = Path(folder)
+    root = Path(local_path(folder))
     if not root.is_dir():
         from msprobe_nb.errors import PathNotFoundError
 
@@ -50,6 +52,8 @@ def _candidates(folder: Path, depth: int) -> list[Path]:
     except OSError:
         return []
     files = {entry.name for entry in entries if entry.is_file()}
+    if layout.GROUP in files and _is_comparison(folder):
+        return []
     folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     is_run = (
         bool(files & {layout.GROUP, layout.JOURNAL, "dump.json", "debug.json"})
@@ -78,6 +82,15 @@ def _holds_saved(folder: Path) -> bool:
         return find_saved(LocalSource(folder)) is not None
     except MsProbeError:  # a link that leads elsewhere
         return False
+
+
+def _is_comparison(folder: Path) -> bool:
+    """Whether a saved comparison stands here; the packs in it are no runs."""
+    try:
+        attributes = read_attributes(LocalSource(folder)) or {}
+    except MsProbeError:
+        return False
+    return bool(attributes.get("format") == layout.COMPARISON_FORMAT)
 
 
 def _is_run(folder: Path) -> bool:

@@ -21,7 +21,6 @@ import numpy as np
 
 from msprobe_nb.errors import MsProbeError, UsageError
 from msprobe_nb.formats import open_run
-from msprobe_nb.formats.importer import fingerprint
 from msprobe_nb.formats.msprobe.data_names import DataNames
 from msprobe_nb.formats.msprobe.dump_writer import write_dump
 from msprobe_nb.formats.msprobe.folder import OfficialPack
@@ -119,7 +118,7 @@ def export(
 
 def _prepare(target: Path, packs: list[Pack]) -> None:
     """Make the folder and mark it, or find the mark of an interrupted export of these packs."""
-    mark = dumps({"export": [[p.step, p.rank, *fingerprint(p)] for p in packs]}).encode()
+    mark = dumps({"export": [[p.step, p.rank, *p.fingerprint()] for p in packs]}).encode()
     if target.exists():
         if not target.is_dir():
             raise UsageError("the path is no folder", file=target, remedy="Choose another one")

@@ -2,12 +2,14 @@
 
 Packs are converted one after the other; one that is already complete in the store is left alone,
 and one that was interrupted goes on where it stopped. A tensor that cannot be read becomes a row
-that says why.
+that says why, a pack that cannot be read a note; the store then knows that it is missing. Packs of
+another run store are copied as they are.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,12 +23,15 @@ from msprobe_nb.formats import open_run
 from msprobe_nb.formats.msprobe.folder import OfficialPack
 from msprobe_nb.progress import advance, track
 from msprobe_nb.store import PackWriter, Run, RunWriter, layout, open_store
+from msprobe_nb.store.copy import copy_pack, same_pack
 from msprobe_nb.store.index import ABSENT, Index, Nodes
+from msprobe_nb.store.open import read_attributes
 from msprobe_nb.store.pack import Pack
 from msprobe_nb.store.reader import StorePack
-from msprobe_nb.store.sources import LocalSource
+from msprobe_nb.store.sources import LocalSource, is_url, local_path
 
 _BATCH = 64
+_OWN = {"format", "version", "created", "packs", "source"}  # of each store itself
 
 
 def import_run(
@@ -40,7 +45,8 @@ def import_run(
         What to convert: an official dump folder, or any run.
     dst : path
         Folder of the new store, by custom ending in ``.zarr``. If a store of the same recording
-        already stands there, only what is missing is added.
+        already stands there, only what is missing is added. Recordings are told apart by the
+        content of their ``dump.json``.
     progress : bool
         Show a progress bar.
 
@@ -53,53 +59,104 @@ def import_run(
     ------
     UsageError
         `dst` holds something else, or the recording changed since an earlier conversion began.
+    MsProbeError
+        Nothing of it can be read.
     """
     run = open_run(src)
-    target = Path(dst)
-    if target.exists() and any(target.iterdir()) and not (target / layout.GROUP).exists():
+    target = Path(local_path(dst))
+    _check_target(target, run)
+    writer = RunWriter(target, _facts(run))
+    writer.expect((pack.step, pack.rank) for pack in run)
+    todo = [pack for pack in run if not (_folder(target, pack) / layout.GROUP).exists()]
+    sizes = [pack.nbytes() for pack in todo]
+    faults: list[MsProbeError] = []
+    with track(sum(sizes), "import", "B", show=progress) as bar:
+        for pack, size in zip(todo, sizes, strict=True):
+            try:
+                _convert(pack, writer, target, partial(advance, bar, size))
+            except UsageError:
+                raise
+            except MsProbeError as error:  # the other packs are still worth having
+                faults.append(error)
+            pack.forget()
+    if faults and len(faults) == len(run):
+        raise faults[0]
+    store = open_store(LocalSource(target))
+    store.add_notes(f"not imported: {error}" for error in faults)
+    return store
+
+
+def _check_target(target: Path, run: Run) -> None:
+    """Refuse a place that holds anything but an earlier conversion of the same recording."""
+    if target.exists() and not target.is_dir():
+        raise UsageError("this is a file", file=target, remedy="Choose a folder for the store")
+    if not target.exists() or not any(target.iterdir()):
+        return
+    if not (target / layout.GROUP).exists():
         raise UsageError(
             "the folder is not empty and no run store",
             file=target,
             remedy="Choose a folder that does not exist",
         )
-    writer = RunWriter(target, _facts(run))
-    todo = [pack for pack in run if not _is_there(pack, target)]
-    sizes = [pack.nbytes() for pack in todo]
-    with track(sum(sizes), "import", "B", show=progress) as bar:
-        for pack, size in zip(todo, sizes, strict=True):
-            if isinstance(pack, OfficialPack):
-                pack.forget()
-                pack.keep_structure = True
-            _import_pack(pack, writer, target, partial(advance, bar, size))
-            pack.forget()
-    return open_store(LocalSource(target))
+    shared = [pack for pack in run if (_folder(target, pack) / layout.GROUP).exists()]
+    for pack in shared:
+        if not _is_copy(StorePack(LocalSource(_folder(target, pack)), pack.step, pack.rank), pack):
+            raise UsageError(
+                f"the store holds another recording of step {pack.step}, rank {pack.rank}, or this "
+                "one changed since it was imported",
+                file=target,
+                remedy="Choose a folder that does not exist, or delete the store and import again",
+            )
+    origin = (read_attributes(LocalSource(target)) or {}).get("source")
+    if not shared and origin not in (None, _origin(run)):
+        raise UsageError(
+            f"the store holds steps or ranks of another recording ({origin})",
+            file=target,
+            remedy="Choose a folder that does not exist",
+        )
+
+
+def _is_copy(stored: StorePack, pack: Pack) -> bool:
+    """Whether a complete pack of the store was made from `pack` as it is now."""
+    if isinstance(pack, StorePack):
+        return same_pack(pack, stored)
+    return bool(stored.attributes.get("fingerprint") == pack.fingerprint())
+
+
+def _origin(run: Run) -> str:
+    """Where the whole recording stands, also when only a step or rank of it was opened."""
+    url = run.url if is_url(run.url) else os.path.abspath(run.url)
+    parts = url.rstrip("/").split("/")
+    while parts and re.fullmatch(r"step\d+|rank\d*|proc\d+|(dump|debug)\.json", parts[-1]):
+        parts.pop()
+    return "/".join(parts)
+
+
+def _convert(
+    pack: Pack, writer: RunWriter, target: Path, advance: Callable[[float, float], None]
+) -> None:
+    if isinstance(pack, StorePack):
+        folder, _ = writer.place(pack.step, pack.rank, None)
+        copy_pack(pack, folder)
+        advance(0, 1)
+        return
+    if isinstance(pack, OfficialPack):
+        pack.forget()
+        pack.keep_structure = True
+    _import_pack(pack, writer, target, advance)
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    kept = {k: v for k, v in run.attributes.items() if k not in ("format", "version", "created")}
+    kept = {k: v for k, v in run.attributes.items() if k not in _OWN}
     facts = {
         "framework": run.framework,
         "task": run.task,
         "level": run.level,
         "tool": "msprobe" if run.kind == "msprobe" else "msprobe_nb",
         "world_size": len(run.ranks),
+        "source": _origin(run),
     }
     return {**facts, **kept}
-
-
-def _is_there(pack: Pack, target: Path) -> bool:
-    """Whether the store has this pack; raises `UsageError` when it has another in its place."""
-    folder = _folder(target, pack)
-    if not (folder / layout.GROUP).exists():
-        return False
-    kept = StorePack(LocalSource(folder), pack.step, pack.rank).attributes.get("fingerprint")
-    if kept is not None and kept != fingerprint(pack):
-        raise UsageError(
-            "the store holds another recording, or an earlier state of this one",
-            file=folder,
-            remedy="Choose a folder that does not exist",
-        )
-    return True
 
 
 def _folder(target: Path, pack: Pack) -> Path:
@@ -117,7 +174,7 @@ def _import_pack(
         "framework": pack.info.framework,
         **_original(pack),
         "notes": pack.notes,
-        "fingerprint": fingerprint(pack),
+        "fingerprint": pack.fingerprint(),
     }
     folder = _folder(target, pack)
     if not index.has_data.any():
@@ -143,6 +200,19 @@ def _import_pack(
             rows.add(out, row, data, problem)
             if row % _BATCH == 0:
                 advance(row / len(index), min(1, (row + _BATCH) / len(index)))
+        out.attributes["notes"] = [*pack.notes, *_shape_notes(out)]
+
+
+def _shape_notes(out: PackWriter) -> list[str]:
+    """Which tensors have another shape in their file than was recorded."""
+    found = [row for row in out.tensors if row.recorded_shape is not None]
+    shown = "; ".join(
+        f"{row.name}: {list(row.shape or ())}, recorded {list(row.recorded_shape or ())}"
+        for row in found[:5]
+    )
+    more = " ..." if len(found) > 5 else ""
+    note = f"{len(found)} tensors differ in shape from what was recorded ({shown}{more})"
+    return [note] if found else []
 
 
 def _original(pack: Pack) -> dict[str, Any]:
@@ -151,15 +221,6 @@ def _original(pack: Pack) -> dict[str, Any]:
         return pack.original.attributes()
     kept = pack.attributes if isinstance(pack, StorePack) else {}
     return {key: kept[key] for key in ("header", "original") if key in kept}
-
-
-def fingerprint(pack: Pack) -> list[Any]:
-    """Something that changes when the recording does."""
-    if isinstance(pack, OfficialPack):
-        return pack.source.fingerprint(pack.file)
-    if isinstance(pack, StorePack):
-        return pack.source.fingerprint(layout.GROUP)
-    return []
 
 
 def _add_nodes(out: PackWriter, nodes: Nodes) -> None:
@@ -218,9 +279,6 @@ class _Rows:
         problem = index.problem.get(row, "") or problem
         detail = index.detail.get(row)
         if data is not None and shape is not None and data.shape != shape:
-            problem = problem or (
-                f"the data has shape {list(data.shape)}, recorded was {list(shape)}"
-            )
             detail = {"recorded_shape": list(shape), **(detail or {})}
         facts: dict[str, Any] = {
             "role": role,

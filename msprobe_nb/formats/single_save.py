@@ -203,8 +203,11 @@ class SavedPack(Pack):
             problem=problem,
         )
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         return read_npy(self.source, list(self.files.values())[row])
+
+    def fingerprint(self) -> list[Any]:
+        return [[file, self.source.size(file)] for file in sorted(self.files.values())]
 
     def nbytes(self) -> int:
         return sum(self.source.size(file) or 0 for file in self.files.values())

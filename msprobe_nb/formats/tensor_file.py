@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from msprobe_nb.errors import FormatError, TensorReadError, UnsafeFileError
-from msprobe_nb.formats.torch_file import read_torch
+from msprobe_nb.errors import FormatError, TensorReadError, UnsafeFileError, reason_of
+from msprobe_nb.formats.torch_file import read_torch, torch_layout
 from msprobe_nb.store.dtypes import widen
+from msprobe_nb.store.limits import is_possible
 from msprobe_nb.store.sources import Source
 
 TORCH, NUMPY = (".pt", ".pth"), (".npy",)
 _HEAD_BYTES = 1 << 16
+_KINDS = "biufcUS"  # numbers and texts; bfloat16 has no name in an .npy file
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -83,6 +86,24 @@ def write_tensor_file(path: Path, array: np.ndarray) -> None:
     torch.save(from_array(array), path)
 
 
+def tensor_layout(source: Source, path: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of the array in a tensor file, from its head where that tells them.
+
+    Raises what :func:`read_tensor_file` does.
+    """
+    if path.endswith((".pt", ".pth")):
+        found = torch_layout(source, path)
+        if found is not None:
+            return found
+    if path.endswith(".npy"):
+        size = source.size(path) or 0
+        head = source.read_range(path, 0, min(size, _HEAD_BYTES)).tobytes()
+        _, dtype, _, shape = _npy_header(head, source.where(path))
+        return shape, dtype
+    array = read_tensor_file(source, path)
+    return array.shape, array.dtype
+
+
 def read_npy(source: Source, path: str) -> np.ndarray:
     """An ``.npy`` array, mapped when it is large and local; object arrays are refused."""
     where = source.where(path)
@@ -92,7 +113,7 @@ def read_npy(source: Source, path: str) -> np.ndarray:
             raise TensorReadError("the tensor file is missing", file=where)
         head = source.read_range(path, 0, min(size, _HEAD_BYTES)).tobytes()
         start, dtype, order, shape = _npy_header(head, where)
-        count = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        count = math.prod(shape) * dtype.itemsize
         if start + count > size:
             raise TensorReadError(
                 f"the file ends in the middle ({size} bytes, needs {start + count})",
@@ -114,9 +135,11 @@ def _npy_header(
         version = np.lib.format.read_magic(stream)
         read = _HEADER_READERS[version]
         shape, fortran, dtype = read(stream)
-    except (ValueError, KeyError, EOFError) as error:
+        if not is_possible(shape, max(1, dtype.itemsize)):
+            raise ValueError(f"the shape {shape!s:.80} is impossible")
+    except (ValueError, KeyError, EOFError, TypeError, RecursionError) as error:
         raise TensorReadError(
-            f"the .npy header is broken ({error!s:.80})",
+            f"the .npy header is broken ({reason_of(error)})",
             file=where,
             remedy="Copy it again from the original recording",
         ) from None
@@ -125,5 +148,11 @@ def _npy_header(
             "the file holds Python objects, which only running code can read",
             file=where,
             remedy="Ask for the recording again, with plain arrays",
+        )
+    if dtype.kind not in _KINDS:
+        raise TensorReadError(
+            f"values of type {dtype} are not numbers",
+            file=where,
+            remedy="Save the tensor in a type that numpy knows",
         )
     return stream.tell(), dtype, "F" if fortran else "C", shape

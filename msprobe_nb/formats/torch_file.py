@@ -8,13 +8,30 @@ describes the tensor (:mod:`.torch_program`), ``data/<key>`` holds its bytes. Fi
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 
-from msprobe_nb.errors import TensorReadError, UnsafeFileError
-from msprobe_nb.formats.torch_program import NeedsTorch, TensorDescription, describe
+from msprobe_nb.errors import (
+    FormatError,
+    MsProbeError,
+    TensorReadError,
+    UnsafeFileError,
+    reason_of,
+)
+from msprobe_nb.formats.torch_program import (
+    HARMLESS,
+    NeedsTorch,
+    TensorDescription,
+    describe,
+)
 from msprobe_nb.formats.zip_records import Archive
 from msprobe_nb.store.dtypes import is_low_precision, storage_dtype
+from msprobe_nb.store.limits import check_dense
 from msprobe_nb.store.sources import Source
+
+_REFUSE = "Do not load it with other tools either; ask for the recording again"
 
 
 def read_torch(source: Source, path: str) -> np.ndarray:
@@ -40,20 +57,33 @@ def read_torch(source: Source, path: str) -> np.ndarray:
         Reading it would run code.
     """
     try:
-        return _read(source, path)
-    except NeedsTorch:
-        return _read_with_torch(source, path)
-    except (UnsafeFileError, TensorReadError) as error:
-        if error.file is None:
-            remedy = (
-                "Do not load it with other tools either; ask for the recording again"
-                if isinstance(error, UnsafeFileError)
-                else error.remedy or "Copy it again from the original recording"
-            )
-            raise type(error)(error.what, file=source.where(path), remedy=remedy) from None
-        raise
+        try:
+            return _read(source, path)
+        except NeedsTorch:
+            return _read_with_torch(source, path)
     except FileNotFoundError as error:
         raise TensorReadError("the tensor file is missing", file=source.where(path)) from error
+    except (UnsafeFileError, TensorReadError, FormatError) as error:
+        raise _placed(error, source.where(path)) from None
+
+
+def torch_layout(source: Source, path: str) -> tuple[tuple[int, ...], np.dtype] | None:
+    """Shape and dtype of the tensor; None where only reading the file tells."""
+    try:
+        found = describe(Archive(source, path).record("data.pkl"))
+        return found.shape, storage_dtype(found.dtype)
+    except (NeedsTorch, MsProbeError):
+        return None
+
+
+def _placed(error: MsProbeError, where: str) -> MsProbeError:
+    """An error with the file it was found in and what to do about it."""
+    if error.file is not None:
+        return error
+    if isinstance(error, UnsafeFileError):
+        return UnsafeFileError(error.what, file=where, remedy=_REFUSE)
+    remedy = error.remedy or "Copy it again from the original recording"
+    return TensorReadError(error.what, file=where, remedy=remedy)
 
 
 def _read(source: Source, path: str) -> np.ndarray:
@@ -83,8 +113,13 @@ def _strided(stored: np.ndarray, found: TensorDescription) -> np.ndarray:
     used = stored[found.offset : found.offset + reach + 1]
     if _is_contiguous(found):
         return used.reshape(found.shape)
+    if math.prod(found.shape) > used.size:  # expanded: elements are repeated
+        check_dense(found.shape, used.itemsize)
     plain = used.view(f"u{used.itemsize}") if is_low_precision(used.dtype) else used
-    steps = [step * plain.itemsize for step in found.stride]
+    steps = [
+        step * plain.itemsize if length > 1 else 0
+        for length, step in zip(found.shape, found.stride, strict=True)
+    ]
     view = np.lib.stride_tricks.as_strided(plain, found.shape, steps, writeable=False)
     return np.ascontiguousarray(view).view(stored.dtype)
 
@@ -98,6 +133,19 @@ def _is_contiguous(found: TensorDescription) -> bool:
     return True
 
 
+def _refused(error: Exception) -> MsProbeError:
+    """What a refusal by torch's checked reader means; the last but one paragraph says why."""
+    paragraphs = str(error).split("\n\n")
+    text = paragraphs[-2] if len(paragraphs) > 2 else paragraphs[0]
+    opcode = re.search(r"Unsupported operand (\d{1,3})\b", text)
+    if opcode and int(opcode[1]) in HARMLESS:
+        return TensorReadError(
+            "the file is written in an old form that torch does not read without running it",
+            remedy="Save the tensor again with torch's usual pickle protocol",
+        )
+    return UnsafeFileError(f"torch refuses to read the file ({reason_of(error, text)})")
+
+
 def _read_with_torch(source: Source, path: str) -> np.ndarray:
     import io
     import pickle
@@ -109,20 +157,14 @@ def _read_with_torch(source: Source, path: str) -> np.ndarray:
     try:
         value = torch.load(io.BytesIO(source.read(path)), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise UnsafeFileError(
-            f"the file would run code to be read ({str(error).splitlines()[0]:.120})",
-            file=source.where(path),
-            remedy="Do not load it with other tools either; ask for the recording again",
-        ) from None
-    except (RuntimeError, ValueError, EOFError, OSError, KeyError) as error:
-        raise TensorReadError(
-            f"torch cannot read the file ({str(error).splitlines()[0]:.120})",
-            file=source.where(path),
-            remedy="Copy it again from the original recording",
-        ) from None
+        raise _refused(error) from None
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise TensorReadError(f"torch cannot read the file ({reason_of(error)})") from None
     if not isinstance(value, torch.Tensor):
-        raise TensorReadError(
-            f"the file holds a {type(value).__name__}, expected one tensor",
-            file=source.where(path),
-        )
+        raise TensorReadError(f"the file holds a {type(value).__name__}, expected one tensor")
+    plain = value.layout is torch.strided and not (value.is_meta or value.is_nested)
+    if plain and value.nbytes > value.untyped_storage().nbytes():
+        check_dense(value.shape, value.element_size())
     return encode(value).dense()

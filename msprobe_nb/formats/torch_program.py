@@ -2,8 +2,10 @@
 
 ``data.pkl`` is a short program for a stack machine that could, in general, call any function.
 The interpreter here knows only the opcodes and the few constructors that ``torch.save`` uses
-for one tensor; it never calls anything a file names, and refuses every other name. Equal
-descriptions (same dtype, shape and storage) are interpreted once.
+for one tensor; it never calls anything a file names, and refuses every other name. Nor does it
+print, hash or compare what a file builds: a tuple that holds the last one twice, a hundred times
+over, takes a hundred bytes and has 2**100 elements. Equal descriptions (same dtype, shape and
+storage) are interpreted once.
 
 References: the opcode list in the standard library's ``pickletools``; ``torch/_utils.py`` for
 the arguments of the constructors.
@@ -12,13 +14,14 @@ the arguments of the constructors.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from msprobe_nb.errors import TensorReadError, UnsafeFileError
 from msprobe_nb.store.dtypes import storage_dtype
+from msprobe_nb.store.limits import is_possible
 
 _STORAGES = {
     **{"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16"},
@@ -31,6 +34,9 @@ _DTYPES = {
     **{"float": "float32", "double": "float64", "half": "float16", "long": "int64"},
     **{"int": "int32", "short": "int16", "cfloat": "complex64", "cdouble": "complex128"},
 }
+
+
+_WIDEST = 16  # bytes of an element
 
 
 class NeedsTorch(Exception):
@@ -99,6 +105,8 @@ class _Machine:
                 return self.stack.pop()
             handler = handlers.get(code)
             if handler is None:
+                if code in HARMLESS:
+                    raise NeedsTorch(f"opcode 0x{code:02x}")
                 raise UnsafeFileError(f"opcode 0x{code:02x} has no place in a tensor file")
             handler(self)
         raise TensorReadError("the description ends early")
@@ -130,7 +138,9 @@ class _Machine:
 
     def stack_global(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(_Global(str(module), str(name)))
+        if type(name) is not str or type(module) is not str:
+            raise TensorReadError("the description is broken (a name is no text)")
+        self.stack.append(_Global(module, name))
 
     def persistent(self) -> None:
         self.stack.append(_storage(self.stack.pop()))
@@ -144,13 +154,16 @@ class _Machine:
 
     def set_items(self) -> None:
         items = self.to_mark()
-        if isinstance(self.stack[-1], dict):
-            self.stack[-1].update(zip(items[::2], items[1::2], strict=False))
+        self._assign(zip(items[::2], items[1::2], strict=False))
 
     def set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
+        self._assign([(key, value)])
+
+    def _assign(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Put items into the dictionary on the stack; only texts matter as keys."""
         if isinstance(self.stack[-1], dict):
-            self.stack[-1][key] = value
+            self.stack[-1].update((key, value) for key, value in pairs if type(key) is str)
 
 
 def _push(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
@@ -180,6 +193,12 @@ def _text(count: int) -> Callable[[_Machine], Any]:
     return lambda machine: machine.take(machine.integer(count)).decode()
 
 
+def _integer_line(machine: _Machine) -> int | bool:
+    """The number of a line; protocols 0 and 1 write booleans as 00 and 01."""
+    line = machine.line()
+    return {"00": False, "01": True}[line] if line in ("00", "01") else int(line)
+
+
 def _memoize(machine: _Machine) -> None:
     machine.memo[len(machine.memo)] = machine.stack[-1]
 
@@ -200,6 +219,7 @@ _HANDLERS: dict[int, Callable[[_Machine], Any]] = {
     0x89: _push(lambda machine: False),
     ord("K"): _push(lambda machine: machine.integer(1)),
     ord("M"): _push(lambda machine: machine.integer(2)),
+    ord("I"): _push(_integer_line),
     ord("J"): _push(lambda machine: machine.integer(4, signed=True)),
     0x8A: _push(lambda machine: machine.integer(machine.integer(1), signed=True)),
     ord("G"): _push(lambda machine: struct.unpack(">d", machine.take(8))[0]),
@@ -217,8 +237,13 @@ _HANDLERS: dict[int, Callable[[_Machine], Any]] = {
     ord("b"): _Machine.build,
     ord("u"): _Machine.set_items,
     ord("s"): _Machine.set_item,
+    ord("a"): lambda machine: machine.stack.pop(),  # a list is no tensor, whatever is in it
+    ord("e"): _Machine.to_mark,
 }
 
+
+# Opcodes of lists, texts and numbers in older forms: nothing is called, only torch reads them.
+HARMLESS = frozenset(b"012FLPSTUVdgp\x8b")
 
 # Modules whose functions only assemble tensors; torch's own checked reader decides about each.
 _TORCH_CONSTRUCTORS = (
@@ -233,26 +258,27 @@ _TORCH_CONSTRUCTORS = (
 def _storage(description: Any) -> _Storage:
     """A storage from its persistent id ``('storage', type, key, location, count)``."""
     tag, kind, key, _, count = description
-    if tag != "storage" or not isinstance(kind, _Global) or not isinstance(count, int):
-        raise UnsafeFileError(f"unknown reference {description!r:.80}")
+    known = tag == "storage" and isinstance(kind, _Global) and isinstance(count, int)
+    if not known or type(key) is not str:
+        raise UnsafeFileError("the file refers to something that is no tensor storage")
     if not kind.module.startswith("torch") or kind.name not in _STORAGES:
         raise NeedsTorch(kind.name)
-    return _Storage(str(key), _STORAGES[kind.name], count)
+    return _Storage(key, _STORAGES[kind.name], count)
 
 
 def _construct(function: Any, arguments: Any) -> Any:
     """What a constructor call stands for; refuses everything but tensor constructors."""
     if not isinstance(function, _Global):
-        raise UnsafeFileError(f"the file calls {function!r:.80}")
+        raise UnsafeFileError(f"the file calls a {type(function).__name__}")
     full = f"{function.module}.{function.name}"
     if full == "collections.OrderedDict":
         return {}
     if full == "torch._utils._rebuild_tensor_v2":
         storage, offset, shape, stride, *rest = arguments
-        return _view(storage, storage.dtype, offset, shape, stride, rest[2] if rest[2:] else None)
+        return _view(storage, None, offset, shape, stride, rest[2] if rest[2:] else None)
     if full == "torch._utils._rebuild_tensor_v3":
         storage, offset, shape, stride, _, _, dtype, *rest = arguments
-        return _view(storage, _dtype(dtype), offset, shape, stride, rest[0] if rest else None)
+        return _view(storage, dtype, offset, shape, stride, rest[0] if rest else None)
     if full == "torch._utils._rebuild_parameter":
         return arguments[0]
     if function.module in _TORCH_CONSTRUCTORS:
@@ -262,7 +288,7 @@ def _construct(function: Any, arguments: Any) -> Any:
 
 def _dtype(value: Any) -> str:
     if not isinstance(value, _Global) or value.module != "torch":
-        raise UnsafeFileError(f"unknown data type {value!r:.80}")
+        raise UnsafeFileError("the file names something else as a data type")
     name = _DTYPES.get(value.name, value.name)
     try:
         storage_dtype(name)
@@ -272,18 +298,24 @@ def _dtype(value: Any) -> str:
 
 
 def _view(
-    storage: _Storage, dtype: str, offset: Any, shape: Any, stride: Any, metadata: Any
+    storage: Any, dtype: Any, offset: Any, shape: Any, stride: Any, metadata: Any
 ) -> TensorDescription:
+    """A tensor of a storage, in the storage's own type unless `dtype` names another."""
+    if not isinstance(storage, _Storage):
+        raise TensorReadError("the description is broken (a tensor without storage)")
     flags = metadata if isinstance(metadata, dict) else {}
-    numbers = (offset, *shape, *stride)
-    if not all(type(n) is int and n >= 0 for n in numbers) or len(shape) != len(stride):
-        raise TensorReadError(f"shape {shape!r:.80} with stride {stride!r:.80} is impossible")
+    if not all(type(part) is tuple for part in (shape, stride)) or not all(
+        type(n) is int for n in (offset, *shape, *stride)
+    ):
+        raise TensorReadError("the description is broken (a shape or stride is no list of numbers)")
+    if min((offset, *stride)) < 0 or len(shape) != len(stride) or not is_possible(shape, _WIDEST):
+        raise TensorReadError(f"shape {shape!s:.80} with stride {stride!s:.80} is impossible")
     return TensorDescription(
         storage.key,
-        dtype,
+        storage.dtype if dtype is None else _dtype(dtype),
         offset,
-        tuple(shape),
-        tuple(stride),
+        shape,
+        stride,
         bool(flags.get("conj")),
         bool(flags.get("neg")),
     )
@@ -302,9 +334,9 @@ def describe(program: bytes) -> TensorDescription:
     """
     try:
         found = _Machine(program).run()
-    except (IndexError, KeyError, ValueError, TypeError, UnicodeDecodeError) as error:
-        if isinstance(error, (UnsafeFileError, TensorReadError)):
-            raise
+    except (NeedsTorch, UnsafeFileError, TensorReadError):
+        raise
+    except Exception as error:  # a program may be wrong in more ways than can be listed
         raise TensorReadError(f"the description is broken ({type(error).__name__})") from None
     if not isinstance(found, TensorDescription):
         raise TensorReadError(f"the file holds a {type(found).__name__}, expected one tensor")

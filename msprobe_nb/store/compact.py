@@ -7,6 +7,7 @@ recording.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,9 @@ from numcodecs import Zstd
 
 from msprobe_nb.errors import UsageError
 from msprobe_nb.store import layout
-from msprobe_nb.store.reader import Blob, StorePack
-from msprobe_nb.store.sources import LocalSource
+from msprobe_nb.store.blob import Blob
+from msprobe_nb.store.reader import StorePack
+from msprobe_nb.store.sources import LocalSource, local_path
 
 if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 def compact(run: Run, path: str | os.PathLike[str], level: int) -> Run:
     """Write a zstd-compressed copy of a run store; see :meth:`Run.compact`."""
-    target = Path(path)
+    target = Path(local_path(path))
     packs = [
         (pack, pack.source)
         for pack in run
@@ -39,10 +41,15 @@ def compact(run: Run, path: str | os.PathLike[str], level: int) -> Run:
         )
     if target.exists():
         raise UsageError("the path exists", file=target, remedy="Choose another one")
-    shutil.copytree(run.url, target, ignore=shutil.ignore_patterns("blob"))
-    for pack, source in packs:
-        blob = target / f"step{pack.step}" / f"rank{pack.rank}" / "blob"
-        _compress(source, blob, level)
+    growing = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        shutil.copytree(run.url, growing, ignore=shutil.ignore_patterns("blob"))
+        for pack, source in packs:
+            blob = growing / f"step{pack.step}" / f"rank{pack.rank}" / "blob"
+            _compress(source, blob, level)
+        os.replace(growing, target)
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
     from msprobe_nb.store.open import open_store
 
     return open_store(LocalSource(target))

@@ -12,8 +12,7 @@ import numpy as np
 
 from msprobe_nb.errors import TensorReadError
 from msprobe_nb.store.dtypes import widen
-
-MAX_DENSE_BYTES = 1 << 34  # a sparse tensor whose dense form is larger is not expanded
+from msprobe_nb.store.limits import check_dense
 
 
 def densify(
@@ -55,8 +54,7 @@ def densify(
         raise TensorReadError("a meta tensor has no values")
     if isinstance(layout, str) and layout.startswith("sparse_"):
         values = component("values")
-        if int(np.prod(shape, dtype=object)) * values.dtype.itemsize > MAX_DENSE_BYTES:
-            raise TensorReadError(f"the dense form of shape {list(shape)} does not fit in memory")
+        check_dense(shape, values.dtype.itemsize)
         dense = np.zeros(shape, values.dtype)
         if layout == "sparse_coo":
             dense[tuple(component("indices"))] = values
@@ -83,7 +81,8 @@ def _dequantize(
 def _pad(parts: list[np.ndarray]) -> np.ndarray:
     if not parts:
         raise TensorReadError("the nested tensor is empty")
-    longest = np.max([part.shape for part in parts], axis=0)
+    longest = np.max([part.shape for part in parts], axis=0).tolist()
+    check_dense((len(parts), *longest), parts[0].dtype.itemsize)
     dense = np.zeros((len(parts), *longest), parts[0].dtype)
     for row, part in enumerate(parts):
         place: tuple[int | slice, ...] = (row, *(slice(n) for n in part.shape))

@@ -1,7 +1,8 @@
-"""JSON that keeps NaN and infinity.
+"""JSON that keeps NaN and infinity, and any text.
 
 Strict JSON has no such numbers. Wherever this package writes JSON text, they stand as texts that
 begin with a NUL; reading puts the numbers back. A text that itself begins with one gets a second.
+A lone surrogate, which UTF-8 cannot hold, is written as its escape, six characters of plain text.
 """
 
 from __future__ import annotations

@@ -12,14 +12,17 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from msprobe_nb.errors import DamagedStoreError, FormatError
+
 RUN_FORMAT, PACK_FORMAT, VERSION = "msprobe_nb.run", "msprobe_nb.pack", 1
+COMPARISON_FORMAT = "msprobe_nb.comparison"
 SHARD_BYTES, CHUNK_BYTES = 1 << 30, 1 << 20
 CHUNKS_PER_SHARD = SHARD_BYTES // CHUNK_BYTES
 ALIGNMENT = 64
@@ -59,6 +62,29 @@ def decode_json(raw: bytes | str | msgspec.Raw, type: Any = Any) -> Any:  # noqa
         )
 
 
+def check_version(attributes: Mapping[str, Any], where: str) -> None:
+    """Refuse what a newer version wrote.
+
+    Raises
+    ------
+    DamagedStoreError
+        The version is no number.
+    FormatError
+        It is above the one this reader knows.
+    """
+    version = attributes.get("version", 0)
+    if type(version) is not int:
+        raise DamagedStoreError(
+            f"the format version is {version!r:.40}, expected {VERSION}", file=where, key="version"
+        )
+    if version > VERSION:
+        raise FormatError(
+            f"this has format version {version}, this reader knows {VERSION}",
+            file=where,
+            remedy="Upgrade msprobe_nb",
+        )
+
+
 def group_metadata(attributes: dict[str, Any]) -> bytes:
     """The ``zarr.json`` of a group."""
     return encode_json({"zarr_format": 3, "node_type": "group", "attributes": attributes})
@@ -66,7 +92,7 @@ def group_metadata(attributes: dict[str, Any]) -> bytes:
 
 def array_metadata(
     shape: Sequence[int],
-    data_type: str,
+    data_type: Any,
     chunk: Sequence[int],
     codecs: list[dict[str, Any]],
     dims: Sequence[str],
@@ -116,6 +142,24 @@ def shard_table(lengths: Iterable[int]) -> bytes:
     table[: len(sizes), 1] = sizes
     table[: len(sizes), 0] = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else 0
     return with_checksum(table.tobytes())
+
+
+def bytes_in_shards(sizes: Mapping[str, int]) -> int:
+    """Bytes of a blob that stand in its files, given their sizes by name.
+
+    The first file that is missing, unfinished or shorter than a whole shard is the last that
+    counts. Of a finished one the table at its end does not count.
+    """
+    total = shard = 0
+    while True:
+        if str(shard) in sizes:
+            held = sizes[str(shard)] - CHUNKS_PER_SHARD * 16 - 4
+        else:
+            held = sizes.get(f"{shard}{PARTIAL}", 0)
+        total += min(max(held, 0), SHARD_BYTES)
+        if held < SHARD_BYTES:
+            return total
+        shard += 1
 
 
 def write_atomic(path: Path, data: bytes) -> None:

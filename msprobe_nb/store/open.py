@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from msprobe_nb.errors import DamagedStoreError, FormatError
+from msprobe_nb.errors import DamagedStoreError
 from msprobe_nb.store import layout
 from msprobe_nb.store.reader import StorePack
 from msprobe_nb.store.run import Run
@@ -44,7 +44,7 @@ def is_store(source: Source) -> bool:
         return True
     attributes = read_attributes(source) or {}
     return attributes.get("format") in (layout.RUN_FORMAT, layout.PACK_FORMAT) or (
-        "step" in attributes and _STEP.search(source.url.rstrip("/")) is not None
+        "step" in attributes and _STEP.match(source.parts()[-1]) is not None
     )
 
 
@@ -59,15 +59,8 @@ def open_store(source: Source) -> Run:
         The root's metadata is broken.
     """
     attributes = read_attributes(source) or {}
-    if attributes.get("format") == layout.RUN_FORMAT and attributes.get("version", 0) > (
-        layout.VERSION
-    ):
-        raise FormatError(
-            f"the run has format version {attributes['version']}, this reader knows "
-            f"{layout.VERSION}",
-            file=source.url,
-            remedy="Upgrade msprobe_nb",
-        )
+    if attributes.get("format") == layout.RUN_FORMAT:
+        layout.check_version(attributes, source.url)
     if attributes.get("format") == layout.PACK_FORMAT or source.exists(layout.JOURNAL):
         step, rank = _place(source, attributes)
         return Run([StorePack(source, step, rank)], source.url, depth="pack", attributes=attributes)
@@ -98,7 +91,7 @@ def _packs_of_step(source: Source, step: int) -> tuple[list[StorePack], list[str
 
 def _place(source: Source, attributes: dict[str, Any]) -> tuple[int, int]:
     """Step and rank of a pack: its attributes, else its path."""
-    parts = source.url.rstrip("/").split("/")
+    parts = source.parts()
     rank, step = _RANK.match(parts[-1]), _STEP.match(parts[-2] if len(parts) > 1 else "")
     place = {"step": step[1] if step else 0, "rank": rank[1] if rank else 0, **attributes}
     return int(place["step"]), int(place["rank"])

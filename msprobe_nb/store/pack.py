@@ -7,14 +7,15 @@ class; our store (:mod:`.reader`) and the official folders (``formats.msprobe.fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from msprobe_nb.errors import MsProbeError
+from msprobe_nb.errors import MsProbeError, TensorReadError, reason_of
 from msprobe_nb.store.index import DEBUG, TENSOR, Index, Nodes
 
 TENSOR_MODE, STATISTICS_MODE, CHECKSUM_MODE, STRUCTURE_MODE = (
@@ -87,18 +88,46 @@ class Pack(ABC):
         """What a reader should know: skipped entries, repeated names, where a file breaks off."""
 
     @abstractmethod
+    def _load(self, row: int) -> np.ndarray:
+        """The values of a tensor; whatever this raises, :meth:`read` gives it a place."""
+
     def read(self, row: int) -> np.ndarray:
         """The values of a tensor in its own dtype (possibly read-only).
 
         Raises
         ------
         TensorReadError, UnsafeFileError
-            The values are missing, damaged, or unsafe to read.
+            The values are missing, damaged, too large, or unsafe to read.
         """
+        with self._reading(row):
+            return self._load(row)
+
+    @contextmanager
+    def _reading(self, row: int) -> Iterator[None]:
+        """The boundary behind which a tensor's file can raise anything.
+
+        A damaged file makes libraries fail in ways nobody can list (memory, recursion, decoding
+        ...), and one tensor must never stop the work on the others.
+        """
+        try:
+            yield
+        except MsProbeError:
+            raise
+        except Exception as error:
+            raise TensorReadError(
+                f"the values cannot be read ({reason_of(error)})",
+                file=self.where,
+                key=self.index.name[row],
+                remedy="Copy the recording again from where it was made",
+            ) from error
 
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes on disk."""
+
+    def fingerprint(self) -> list[Any]:
+        """Something that changes when the recording does; empty where nothing tells."""
+        return []
 
     def layout_of(
         self, row: int, recorded: tuple[int, ...] | None
@@ -116,10 +145,16 @@ class Pack(ABC):
 
     def read_many(self, rows: Sequence[int]) -> list[np.ndarray | MsProbeError]:
         """Several tensors; a failing one gives its error instead of an array."""
+        return self._each(rows, self.read)
+
+    @staticmethod
+    def _each(
+        rows: Sequence[int], read: Callable[[int], np.ndarray]
+    ) -> list[np.ndarray | MsProbeError]:
         found: list[np.ndarray | MsProbeError] = []
         for row in rows:
             try:
-                found.append(self.read(row))
+                found.append(read(row))
             except MsProbeError as error:
                 found.append(error)
         return found

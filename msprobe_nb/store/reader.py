@@ -21,6 +21,7 @@ from msprobe_nb.errors import (
     TensorReadError,
 )
 from msprobe_nb.store import layout
+from msprobe_nb.store.blob import Blob
 from msprobe_nb.store.decode import densify
 from msprobe_nb.store.dtypes import storage_dtype
 from msprobe_nb.store.index import Index, Nodes
@@ -79,13 +80,7 @@ class StorePack(Pack):
             raise DamagedStoreError(
                 "the group is no pack of a run", file=self.source.where(layout.GROUP)
             )
-        if found.get("version", 0) > layout.VERSION:
-            raise FormatError(
-                f"the pack has format version {found['version']}, this reader knows "
-                f"{layout.VERSION}",
-                file=self.where,
-                remedy="Upgrade msprobe_nb",
-            )
+        layout.check_version(found, self.where)
         return found
 
     @property
@@ -110,10 +105,11 @@ class StorePack(Pack):
     @cached_property
     def _journal(self) -> JournalContent:
         raw = self.source.read(layout.JOURNAL)
-        available = sum(
-            self.source.size(f"blob/c/{name}") or 0 for name, _ in self.source.entries("blob/c")
-        )
-        return Journal.read(raw, available, self.source.where(layout.JOURNAL))
+        sizes = {
+            name: self.source.size(f"blob/c/{name}") or 0
+            for name, _ in self.source.entries("blob/c")
+        }
+        return Journal.read(raw, layout.bytes_in_shards(sizes), self.source.where(layout.JOURNAL))
 
     def _damaged(self, name: str, error: object) -> MsProbeError:
         """The error for a broken part; one of ours already says what is wrong."""
@@ -229,15 +225,14 @@ class StorePack(Pack):
     def nbytes(self) -> int:
         return self.source.total_size()
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         dense = self._plain(row)
         if dense is not None:
             return self._stored(dense)
         stored, detail = int(self._rows[row]), self.index.detail.get(row, {})
         array = self._stored(stored) if self.table.byte_offset[stored] != NO_DATA else None
-        shape = self.index.shape[row] or ()
         try:
-            return densify(array, shape, detail, self._components(stored))
+            return densify(array, self.table.shape(stored), detail, self._components(stored))
         except TensorReadError as error:
             raise TensorReadError(
                 error.what, file=self.where, key=self.index.name[row], remedy=error.remedy
@@ -287,21 +282,19 @@ class StorePack(Pack):
             return super().read_many(rows)
         try:
             raw = self._blob.read(first, end - first)
-        except MsProbeError:
+        except Exception:  # whatever it is, it shows at the tensor it belongs to
             return super().read_many(rows)
-        found: list[np.ndarray | MsProbeError] = []
-        for row in rows:
-            try:
-                if row in plain:
-                    shape, dtype = self._form(plain[row])
-                    start = int(self.table.byte_offset[plain[row]]) - first
-                    count = int(self.table.byte_count[plain[row]])
-                    found.append(raw[start : start + count].view(dtype).reshape(shape))
-                else:
-                    found.append(self.read(row))
-            except MsProbeError as error:
-                found.append(error)
-        return found
+        return self._each(rows, lambda row: self._cut(raw, first, row, plain.get(row)))
+
+    def _cut(self, raw: np.ndarray, first: int, row: int, stored: int | None) -> np.ndarray:
+        """A tensor out of bytes that were read from position `first` on."""
+        if stored is None:
+            return self.read(row)
+        with self._reading(row):
+            shape, dtype = self._form(stored)
+            start = int(self.table.byte_offset[stored]) - first
+            count = int(self.table.byte_count[stored])
+            return raw[start : start + count].view(dtype).reshape(shape)
 
     def _plain(self, row: int) -> int | None:
         """The stored row of a tensor that is one dense array, else None."""
@@ -313,10 +306,17 @@ class StorePack(Pack):
         self, row: int, recorded: tuple[int, ...] | None
     ) -> tuple[tuple[int, ...], np.dtype]:
         stored = self._plain(row)
-        return super().layout_of(row, recorded) if stored is None else self._form(stored)
+        if stored is None:
+            return super().layout_of(row, recorded)
+        with self._reading(row):
+            return self._form(stored)
 
     def read_part(self, row: int, key: tuple[Any, ...]) -> np.ndarray:
         """A selection; of the first axis only the wanted range is read."""
+        with self._reading(row):
+            return self._load_part(row, key)
+
+    def _load_part(self, row: int, key: tuple[Any, ...]) -> np.ndarray:
         stored = self._plain(row)
         shape, dtype = self._form(stored) if stored is not None else ((), np.dtype("u1"))
         if stored is None or not shape or not key or 0 in shape:
@@ -348,79 +348,3 @@ class StorePack(Pack):
             raise TensorReadError(f"its part {part!r} is missing")
 
         return component
-
-
-class Blob:
-    """The bytes of a pack by position, whatever shard, compression or file they stand in."""
-
-    def __init__(self, source: Source, complete: bool) -> None:
-        self.source, self.complete = source, complete
-        self._tables: dict[int, np.ndarray] = {}
-
-    @cached_property
-    def _compressed(self) -> bool:
-        if not self.complete:
-            return False
-        codecs = msgspec.json.decode(self.source.read(f"blob/{layout.GROUP}"))["codecs"]
-        return len(codecs[0]["configuration"]["codecs"]) > 1
-
-    def read(self, start: int, count: int) -> np.ndarray:
-        """`count` bytes from `start` as uint8; raises `TensorReadError` when they are not there."""
-        if count == 0:
-            return np.empty(0, np.uint8)
-        shard, offset = divmod(start, layout.SHARD_BYTES)
-        try:
-            if self._compressed:
-                return self._decompress(start, count)
-            if offset + count <= layout.SHARD_BYTES:
-                return self.source.read_range(self._file(shard), offset, count)
-            parts = []
-            while count:
-                size = min(count, layout.SHARD_BYTES - offset)
-                parts.append(self.source.read_range(self._file(shard), offset, size))
-                shard, offset, count = shard + 1, 0, count - size
-            return np.concatenate(parts)
-        except FileNotFoundError as error:
-            raise TensorReadError("a data file is missing") from error
-
-    def _file(self, shard: int) -> str:
-        path = f"blob/c/{shard}"
-        if self.complete or self.source.exists(path):
-            return path
-        return path + layout.PARTIAL
-
-    def _table(self, shard: int) -> np.ndarray:
-        """(offset, length) of each chunk of a shard."""
-        if shard not in self._tables:
-            path = self._file(shard)
-            size = layout.CHUNKS_PER_SHARD * 16
-            end = self.source.size(path)
-            if end is None or end < size + 4:
-                raise TensorReadError("a data file is missing or cut off")
-            stored = self.source.read_range(path, end - size - 4, size + 4).tobytes()
-            try:
-                raw = layout.without_checksum(stored)
-            except ValueError:
-                raise TensorReadError("the index of a data file is damaged") from None
-            self._tables[shard] = np.frombuffer(raw, "<u8").reshape(-1, 2)
-        return self._tables[shard]
-
-    def _decompress(self, start: int, count: int) -> np.ndarray:
-        from numcodecs import Zstd
-
-        decode = Zstd().decode
-        parts = []
-        first, last = start // layout.CHUNK_BYTES, (start + count - 1) // layout.CHUNK_BYTES
-        for chunk in range(first, last + 1):
-            shard, at = divmod(chunk, layout.CHUNKS_PER_SHARD)
-            offset, length = (int(n) for n in self._table(shard)[at])
-            if offset == layout.EMPTY_CHUNK:
-                parts.append(np.zeros(layout.CHUNK_BYTES, np.uint8))
-                continue
-            packed = self.source.read_range(self._file(shard), offset, length)
-            try:
-                parts.append(np.frombuffer(decode(packed), np.uint8))
-            except RuntimeError as error:
-                raise TensorReadError("a compressed block is damaged") from error
-        skip = start - first * layout.CHUNK_BYTES
-        return np.concatenate(parts)[skip : skip + count]

@@ -25,6 +25,9 @@ class TensorRow(msgspec.Struct, omit_defaults=True, gc=False, tag="tensor", tag_
     type, dtype : str
         As recorded, such as ``torch.Tensor`` and ``torch.float32``.
     shape : tuple of int, or None
+        Of the data, where there are any.
+    recorded_shape : tuple of int, or None
+        What the recording says instead, if it differs.
     statistics : list
         max, min, mean and norm as Python values; UNSET where not recorded.
     requires_grad : int
@@ -42,6 +45,8 @@ class TensorRow(msgspec.Struct, omit_defaults=True, gc=False, tag="tensor", tag_
         -1 where not counted.
     byte_offset, byte_count, storage_dtype
         Where the bytes are in the blob and what they are; offset -1 without data.
+    digest : str
+        Hash of the bytes where this row brought them; kept in the journal only.
     """
 
     name: str
@@ -52,6 +57,7 @@ class TensorRow(msgspec.Struct, omit_defaults=True, gc=False, tag="tensor", tag_
     type: str = "torch.Tensor"
     dtype: str = ""
     shape: tuple[int, ...] | None = None
+    recorded_shape: tuple[int, ...] | None = None
     statistics: list[Any] | UnsetType = UNSET
     requires_grad: int = -1
     checksum: Any = None
@@ -64,6 +70,7 @@ class TensorRow(msgspec.Struct, omit_defaults=True, gc=False, tag="tensor", tag_
     byte_offset: int = NO_DATA
     byte_count: int = 0
     storage_dtype: str = ""
+    digest: str = ""
 
 
 class NodeRow(msgspec.Struct, omit_defaults=True, gc=False, tag="node", tag_field="row"):

@@ -15,7 +15,7 @@ import numpy as np
 from msprobe_nb.errors import MsProbeError, UnknownTensorError
 from msprobe_nb.store.index import KINDS, ROLES, STATISTICS
 from msprobe_nb.store.pack import Pack
-from msprobe_nb.text import brief, size
+from msprobe_nb.text import brief, close_names, size
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from zarr.abc.store import Store
+
+_MISSING = "it could not be imported; import the recording again once it is whole"
 
 
 class Run:
@@ -64,6 +66,7 @@ class Run:
         self.url, self.kind, self.depth = url, kind, depth
         self.attributes = dict(attributes or {})
         self._notes = list(notes)
+        self._faults: dict[tuple[int, int], str] = {}
 
     # ------------------------------------------------------------ what is there
 
@@ -79,8 +82,14 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether every pack was finished."""
-        return all(pack.complete for pack in self.packs.values())
+        """Whether every pack was finished, can be read, and none is missing."""
+        return not self._missing() and all(map(_is_complete, self.packs.values()))
+
+    def _missing(self) -> list[tuple[int, int]]:
+        """(step, rank) that belong to the run and are not there."""
+        expected = self.attributes.get("packs", []) if self.depth == "root" else []
+        places = (tuple(place) for place in expected if isinstance(place, list))
+        return [place for place in places if place not in self.packs]
 
     @cached_property
     def task(self) -> str | None:
@@ -98,8 +107,14 @@ class Run:
         return self._first("framework")
 
     def _first(self, fact: str) -> str | None:
+        faults = []
         for pack in self.packs.values():
-            return getattr(pack.info, fact)
+            try:
+                return getattr(pack.info, fact)
+            except MsProbeError as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
         return None
 
     def nbytes(self) -> int:
@@ -110,11 +125,36 @@ class Run:
     def notes(self) -> list[str]:
         """What the user should know: left-out entries, unfinished or damaged packs ..."""
         found = list(self._notes)
+        found += [f"step {s} rank {r} is missing: {_MISSING}" for s, r in self._missing()]
         for pack in self.packs.values():
             try:
                 found += pack.notes
             except MsProbeError as error:
                 found.append(str(error))
+        return list(dict.fromkeys([*found, *self._faults.values()]))
+
+    def add_notes(self, notes: Iterable[str]) -> None:
+        """Add to what the user should know."""
+        self._notes += notes
+
+    def readable(self) -> list[Pack]:
+        """The packs whose rows can be read, by step and rank; the others are among the notes.
+
+        Raises
+        ------
+        MsProbeError
+            None can be read.
+        """
+        found, faults = [], []
+        for pack in self:
+            try:
+                _ = pack.index, pack.nodes
+                found.append(pack)
+            except MsProbeError as error:
+                faults.append(error)
+                self._faults[pack.step, pack.rank] = str(error)
+        if faults and not found:
+            raise faults[0]
         return found
 
     def __iter__(self) -> Iterator[Pack]:
@@ -161,9 +201,7 @@ class Run:
     def _row(self, pack: Pack, name: str) -> int:
         row = pack.index.row_of.get(name)
         if row is None:
-            import difflib
-
-            near = difflib.get_close_matches(name, pack.index.name, n=3, cutoff=0.5)
+            near = close_names(name, pack.index.name)
             hint = f"Nearest names: {', '.join(near)}" if near else "See run.tensors for all names"
             raise UnknownTensorError(
                 f"no tensor {name!r} in step {pack.step}, rank {pack.rank}",
@@ -183,7 +221,7 @@ class Run:
         """
         import pandas as pd
 
-        frames = [_tensor_frame(pack) for pack in self]
+        frames = [_tensor_frame(pack) for pack in self.readable()]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     @cached_property
@@ -194,7 +232,7 @@ class Run:
         """
         import pandas as pd
 
-        frames = [_node_frame(pack) for pack in self]
+        frames = [_node_frame(pack) for pack in self.readable()]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     # ------------------------------------------------------------ xarray
@@ -287,6 +325,13 @@ class Run:
         from msprobe_nb.views.html import run_html
 
         return run_html(self)
+
+
+def _is_complete(pack: Pack) -> bool:
+    try:
+        return pack.complete
+    except MsProbeError:
+        return False
 
 
 def _tensor_frame(pack: Pack) -> pd.DataFrame:

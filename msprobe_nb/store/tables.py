@@ -17,6 +17,7 @@ from msgspec import UNSET
 from msprobe_nb import names
 from msprobe_nb.store import jsonsafe
 from msprobe_nb.store.index import STATISTICS, Coded, Index, Nodes, Values
+from msprobe_nb.store.limits import is_possible
 from msprobe_nb.store.rows import COMPONENT, NO_DATA, NodeRow, TensorRow
 
 FACTS = (
@@ -25,7 +26,7 @@ FACTS = (
 )
 NO_SHAPE = -1  # n_axes of a row without a recorded shape
 _UNRECORDED = [UNSET] * len(STATISTICS)
-_TEXTS = ("checksum", "data_name", "value", "detail", "problem", "exact")
+_TEXTS = ("checksum", "data_name", "value", "detail", "problem", "recorded_shape", "exact")
 _KIND_BITS = 4  # each statistic's kind code takes 4 bits of `statistic_kind`
 
 
@@ -141,7 +142,7 @@ class TensorTable(msgspec.Struct):
             kind=fact("kind", "u1"),
             type=Coded(fact("type", "i4"), self.types),
             dtype=Coded(fact("dtype_label", "i4"), self.dtype_labels),
-            shape=_shapes(facts),
+            shape=_with_recorded(_shapes(facts), sparse["recorded_shape"]),
             statistics=Values(self.statistics[rows], kind.astype(np.uint8), exact),
             requires_grad=fact("requires_grad", "i1"),
             checksum=_dense(sparse["checksum"], size),
@@ -184,6 +185,18 @@ def _shapes(facts: np.ndarray) -> Coded:
         distinct, codes = np.unique(keys, axis=0, return_inverse=True)
     values = [None if key[0] < 0 else tuple(key[1 : key[0] + 1]) for key in distinct.tolist()]
     return Coded(codes.reshape(-1).astype(np.int32), values)
+
+
+def _with_recorded(shapes: Coded, recorded: dict[int, Any]) -> Coded:
+    """Shapes of the data, and where the recording says something else, what it says."""
+    if not recorded:
+        return shapes
+    column = shapes.expand().tolist()
+    for row, shape in recorded.items():
+        if not isinstance(shape, list) or not is_possible(shape):
+            raise ValueError("a recorded shape is impossible")
+        column[row] = tuple(shape)
+    return Coded.of(column)
 
 
 def _multipliers(count: int) -> np.ndarray:
@@ -307,6 +320,9 @@ def texts_of(rows: Sequence[TensorRow], exact: dict[int, dict[str, Any]]) -> dic
         "value": {at: r.value for at, r in enumerate(rows) if r.value is not UNSET},
         "detail": {at: r.detail for at, r in enumerate(rows) if r.detail},
         "problem": {at: r.problem for at, r in enumerate(rows) if r.problem},
+        "recorded_shape": {
+            at: r.recorded_shape for at, r in enumerate(rows) if r.recorded_shape is not None
+        },
     }
     return _sparse({**held, "exact": exact})
 

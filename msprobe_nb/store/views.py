@@ -65,8 +65,10 @@ class StatisticArray(BackendArray):
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, run: Run, at: int, tensors: dict[str, int]) -> None:
-        self.run, self.at, self.tensors = run, at, tensors
+    def __init__(
+        self, run: Run, packs: dict[tuple[int, int], Pack], at: int, tensors: dict[str, int]
+    ) -> None:
+        self.packs, self.at, self.tensors = packs, at, tensors
         self.steps, self.ranks = run.steps, run.ranks
         self.shape = (len(self.steps), len(self.ranks), len(tensors))
 
@@ -81,7 +83,7 @@ class StatisticArray(BackendArray):
         out = np.full([len(pick) for pick in picks], np.nan)
         for i, step in enumerate(picks[0].tolist()):
             for j, rank in enumerate(picks[1].tolist()):
-                pack = self.run.packs.get((self.steps[step], self.ranks[rank]))
+                pack = self.packs.get((self.steps[step], self.ranks[rank]))
                 if pack is not None:
                     out[i, j] = self._column(pack)[picks[2]]
         return out[tuple(0 if axis.ndim == 0 else slice(None) for axis in axes)]
@@ -99,14 +101,15 @@ class StatisticArray(BackendArray):
 def statistics_dataset(run: Run) -> xr.Dataset:
     """Statistics over (step, rank, tensor); see :attr:`Run.dataset`."""
     tensors: dict[str, int] = {}
-    for pack in run:
+    packs = {(pack.step, pack.rank): pack for pack in run.readable()}
+    for pack in packs.values():
         for name in pack.index.name:
             tensors.setdefault(name, len(tensors))
     names = np.empty(len(tensors), object)
     names[:] = list(tensors)
     dims = ("step", "rank", "tensor")
     variables = {
-        name: (dims, indexing.LazilyIndexedArray(StatisticArray(run, at, tensors)))
+        name: (dims, indexing.LazilyIndexedArray(StatisticArray(run, packs, at, tensors)))
         for at, name in enumerate(STATISTICS)
     }
     coords = {"step": run.steps, "rank": run.ranks, "tensor": names}
@@ -115,7 +118,7 @@ def statistics_dataset(run: Run) -> xr.Dataset:
 
 def index_tree(run: Run) -> xr.DataTree:
     """One node ``/step<N>/rank<R>`` for each pack; see :attr:`Run.tree`."""
-    groups = {f"/step{pack.step}/rank{pack.rank}": pack_dataset(pack) for pack in run}
+    groups = {f"/step{pack.step}/rank{pack.rank}": pack_dataset(pack) for pack in run.readable()}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=_plain(run.attributes)), **groups})
 
 

@@ -35,6 +35,8 @@ _COMPLEX = "c"
 class TensorStore(Store):
     """A run seen as a Zarr hierarchy ``step<N>/rank<R>/<tensor name>``.
 
+    In a name ``%2F`` stands for a slash and ``%25`` for a percent sign.
+
     Parameters
     ----------
     run : Run
@@ -65,7 +67,10 @@ class TensorStore(Store):
         parts = key.split("/", 3)
         if len(parts) < 4 or (pack := self._packs.get("/".join(parts[:2]))) is None:
             return None
-        row = pack.index.row_of.get(parts[2])
+        try:
+            row = pack.index.row_of.get(_unescaped(parts[2]))
+        except MsProbeError:
+            return None
         if row is None or not pack.index.has_data[row]:
             return None
         return pack, row, parts[3]
@@ -138,9 +143,12 @@ class TensorStore(Store):
             yield f"{step}/{layout.GROUP}"
         for name, pack in self._packs.items():
             yield f"{name}/{layout.GROUP}"
-            index = pack.index
+            try:
+                index = pack.index
+            except MsProbeError:
+                continue
             for row in np.flatnonzero(index.has_data).tolist():
-                yield f"{name}/{index.name[row]}/{layout.GROUP}"
+                yield f"{name}/{_escaped(index.name[row])}/{layout.GROUP}"
 
     async def list(self) -> AsyncIterator[str]:
         """All metadata keys."""
@@ -164,9 +172,29 @@ class TensorStore(Store):
             yield name
 
 
+def _escaped(name: str) -> str:
+    """A tensor's name as one part of a key: ``%2F`` for a slash, ``%25`` for a percent sign."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+def _data_type(dtype: np.dtype) -> Any:
+    """The Zarr v3 name of a dtype."""
+    if dtype.kind == "U":
+        return {"name": "fixed_length_utf32", "configuration": {"length_bytes": dtype.itemsize}}
+    return dtype.name
+
+
 def array_json(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
-    """The ``zarr.json`` of one tensor."""
-    fill: Any = 0
+    """The ``zarr.json`` of one tensor.
+
+    Axes are named for their place and length, so that xarray can put tensors of any shapes into
+    one dataset.
+    """
+    fill: Any = "" if dtype.kind == "U" else 0
     if dtype.kind == "b":
         fill = False
     elif dtype.kind == _COMPLEX:
@@ -174,7 +202,7 @@ def array_json(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
     elif dtype.kind == "f" or (is_low_precision(dtype) and "float" in dtype.name):
         fill = 0.0
     codecs = layout.bytes_codec(dtype.itemsize if dtype.itemsize > 1 else 1)
-    dims = [f"axis_{axis}" for axis in range(len(shape))]
+    dims = [f"axis_{axis}_of_{length}" for axis, length in enumerate(shape)]
     chunk = [max(1, n) for n in shape]
-    metadata = layout.array_metadata(shape, dtype.name, chunk, codecs, dims, fill)
+    metadata = layout.array_metadata(shape, _data_type(dtype), chunk, codecs, dims, fill)
     return json.dumps(metadata).encode()

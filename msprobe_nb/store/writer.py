@@ -12,92 +12,25 @@ Order of writing, which makes a killed writer lose nothing that was flushed:
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from msprobe_nb.errors import PathNotFoundError, UsageError
 from msprobe_nb.store import layout
+from msprobe_nb.store.blob import BlobWriter, blob_size
 from msprobe_nb.store.dtypes import storage_name
 from msprobe_nb.store.index import Index, Nodes
 from msprobe_nb.store.journal import Journal
 from msprobe_nb.store.rows import NodeRow, TensorRow
 
 FLUSH_BYTES = 32 << 20
-_BUFFER_BYTES = 4 << 20
-_ZEROS = bytes(layout.ALIGNMENT)
-
-
-class BlobWriter:
-    """Appends bytes to the shard files of a pack's blob."""
-
-    def __init__(self, folder: Path, size: int = 0) -> None:
-        self.folder = folder / "c"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.size = size
-        self._file: Any = None
-
-    def append(self, data: memoryview) -> int:
-        """Write `data` at the next aligned position and return that position."""
-        self._emit(memoryview(_ZEROS)[: -self.size % layout.ALIGNMENT])
-        at = self.size
-        self._emit(data)
-        return at
-
-    def _emit(self, data: memoryview) -> None:
-        while len(data):
-            if self._file is None:
-                self._open()
-            room = layout.SHARD_BYTES - self.size % layout.SHARD_BYTES
-            part = data[:room]
-            self._file.write(part)
-            self.size += len(part)
-            data = data[len(part) :]
-            if self.size % layout.SHARD_BYTES == 0:
-                self._end_shard()
-
-    def _open(self) -> None:
-        shard, used = divmod(self.size, layout.SHARD_BYTES)
-        path = self.folder / f"{shard}{layout.PARTIAL}"
-        if (self.folder / str(shard)).exists():  # ended, but its pack was not completed
-            os.replace(self.folder / str(shard), path)
-        self._file = open(path, "r+b" if path.exists() else "w+b", _BUFFER_BYTES)  # noqa: SIM115
-        self._file.truncate(used)
-        self._file.seek(used)
-
-    def _end_shard(self) -> None:
-        used = (self.size - 1) % layout.SHARD_BYTES + 1
-        chunks = -(-used // layout.CHUNK_BYTES)
-        self._file.seek(chunks * layout.CHUNK_BYTES - used, os.SEEK_CUR)  # leaves a hole of zeros
-        self._file.write(layout.shard_table([layout.CHUNK_BYTES] * chunks))
-        name = self._file.name
-        self.abandon()
-        os.replace(name, name.removesuffix(layout.PARTIAL))
-
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        if self._file is not None:
-            self._file.flush()
-
-    def close(self) -> None:
-        """End the last shard and write the array's metadata."""
-        if self._file is None and self.size % layout.SHARD_BYTES:
-            self._open()
-        if self._file is not None:
-            self._end_shard()
-        metadata = layout.encode_json(layout.blob_metadata(self.size))
-        layout.write_atomic(self.folder.parent / layout.GROUP, metadata)
-
-    def abandon(self) -> None:
-        """Close the file without ending the shard."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 class PackWriter:
@@ -140,11 +73,11 @@ class PackWriter:
         self._start(attributes or {}, dedupe)
         self._journal = Journal.create(self.path / layout.JOURNAL, self.attributes)
 
-    def _start(self, attributes: dict[str, Any], dedupe: bool) -> None:
+    def _start(self, attributes: dict[str, Any], dedupe: bool, size: int = 0) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.attributes = attributes
         self.dedupe = dedupe
-        self.blob = BlobWriter(self.path / "blob")
+        self.blob = BlobWriter(self.path / "blob", size)
         self.tensors: list[TensorRow] = []
         self.nodes: list[NodeRow] = []
         self.stacks: list[list[str]] = []
@@ -169,11 +102,11 @@ class PackWriter:
         if not journal.exists():
             raise PathNotFoundError("no unfinished recording stands here", file=self.path)
         content = Journal.read(journal.read_bytes(), blob_size(self.path / "blob"))
-        self._start(content.attributes, dedupe)
+        self._start(content.attributes, dedupe, content.blob_size)
         self.tensors, self.nodes = content.tensors, content.nodes
         self.stacks, self.edges = content.stacks, content.edges
         self._stack_of = {tuple(frames): at for at, frames in enumerate(self.stacks)}
-        self.blob = BlobWriter(self.path / "blob", content.blob_size)
+        self._place_of = {row.digest: row.byte_offset for row in self.tensors if row.digest}
         self._journal = Journal.reopen(journal, content)
         return self
 
@@ -247,18 +180,22 @@ class PackWriter:
         plain = np.ascontiguousarray(little)
         raw = plain.reshape(-1).view(np.uint8) if plain.size else np.empty(0, np.uint8)
         row.storage_dtype = storage_name(plain.dtype)
+        if row.shape is not None and tuple(row.shape) != data.shape:
+            row.recorded_shape = row.shape
         row.shape = data.shape
         row.dtype = row.dtype or row.storage_dtype
         row.byte_count = raw.size
         key = identity
         if key is None and self.dedupe and raw.size:
-            key = blake2b(raw.data, digest_size=16).digest()
+            key = row.digest = blake2b(raw.data, digest_size=16).hexdigest()
         known = None if key is None else self._place_of.get(key)
         if known is None:
             known = self.blob.append(raw.data)
             self._pending += raw.size
             if key is not None:
                 self._place_of[key] = known
+        else:
+            row.digest = ""
         row.byte_offset = known
 
     def add_edge(self, producer: int, consumer: int) -> None:
@@ -334,13 +271,25 @@ class RunWriter:
         }
         layout.create_once(self.path / layout.GROUP, layout.group_metadata(root))
 
+    def expect(self, packs: Iterable[tuple[int, int]]) -> None:
+        """Write down that these (step, rank) belong to the run: it is not complete without them.
+
+        For a single writer; the ranks of a job do not know of each other.
+        """
+        path = self.path / layout.GROUP
+        metadata = msgspec.json.decode(path.read_bytes())
+        known = {tuple(place) for place in metadata["attributes"].get("packs", ())}
+        if not known.issuperset(packs := set(packs)):
+            metadata["attributes"]["packs"] = sorted(known | packs)
+            layout.write_atomic(path, layout.encode_json(metadata))
+
     def pack(
         self, step: int, rank: int, attributes: dict[str, Any] | None = None, *, dedupe: bool = True
     ) -> PackWriter:
         """A writer for one (step, rank)."""
         if min(step, rank) < 0:
             raise UsageError(f"step {step} and rank {rank} must not be negative")
-        folder, facts = self._place(step, rank, attributes)
+        folder, facts = self.place(step, rank, attributes)
         return PackWriter(folder, facts, dedupe=dedupe)
 
     def add_pack(
@@ -354,10 +303,10 @@ class RunWriter:
         """Write a whole pack at once from columns; only for recordings without tensor data."""
         from msprobe_nb.store.finish import write_pack
 
-        folder, facts = self._place(step, rank, attributes)
+        folder, facts = self.place(step, rank, attributes)
         write_pack(folder, index, nodes, facts)
 
-    def _place(
+    def place(
         self, step: int, rank: int, attributes: dict[str, Any] | None
     ) -> tuple[Path, dict[str, Any]]:
         """Folder and attributes of a pack; writes the group of its step."""
@@ -365,21 +314,6 @@ class RunWriter:
         folder.mkdir(exist_ok=True)
         layout.create_once(folder / layout.GROUP, layout.group_metadata({"step": step}))
         return folder / f"rank{rank}", {"step": step, "rank": rank, **(attributes or {})}
-
-
-def blob_size(blob: Path) -> int:
-    """Bytes that stand in a blob's shard files, finished or not."""
-    shards = list((blob / "c").glob("*")) if blob.exists() else []
-    partial = [path for path in shards if path.name.endswith(layout.PARTIAL)]
-    whole = [path for path in shards if path.name.isdigit()]
-    if partial:
-        return len(whole) * layout.SHARD_BYTES + partial[0].stat().st_size
-    if not whole:
-        return 0
-    # The writer died between ending the last shard and writing the index.
-    last = max(whole, key=lambda path: int(path.name))
-    table = layout.CHUNKS_PER_SHARD * 16 + 4
-    return (len(whole) - 1) * layout.SHARD_BYTES + last.stat().st_size - table
 
 
 def recover(path: str | os.PathLike[str]) -> int:

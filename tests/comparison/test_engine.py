@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -397,3 +398,32 @@ def test_a_comparison_changes_nothing_on_disk(tmp_path):
     result = compare(tmp_path / "x/target", tmp_path / "x/golden")
     assert np.isfinite(result.table["EucDist"]).any()
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("golden", [{}, {"Torch.a.0.forward": None}, {"Torch.a.0.forward": []}])
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_side_without_values_leaves_all_rows_unmatched(tmp_path, golden, task):
+    full = write_dump(
+        tmp_path / "a", {"Torch.a.0.forward": call([tensor()], [tensor()])}, task=task
+    )
+    empty = write_dump(tmp_path / "b", golden, task=task)
+    assert compare(full, empty).table["status"].tolist() == ["unmatched"] * 2
+    assert set(compare(empty, full).table["status"]) <= {"unmatched"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "verdict"),
+    [
+        *(("Nan", "Nan", "warning"), ("nan", "nan", "error"), ("N/A", "N/A", "warning")),
+        *((math.nan, "N/A", "warning"), ("12345678", "12345678", "error")),
+    ],
+)
+def test_check_values_that_say_nothing_are_warnings(tmp_path, value, shown, verdict):
+    """As the official tool: ``Nan``, ``N/A`` and a bare NaN are no check values, ``nan`` is one."""
+    folders = [
+        write_dump(tmp_path / name, {"Torch.a.0.forward": call([], [tensor(md5=md5)])})
+        for name, md5 in (("a", value), ("b", "00000000"))
+    ]
+    table = compare(*folders).table
+    assert table["target checksum"].tolist() == [shown]
+    assert table["verdict"].tolist() == [verdict]

@@ -200,3 +200,10 @@ def test_a_tensor_that_cannot_be_read_is_one_row():
     assert [STATUS_TEXTS[code] for code in block.status] == ["compared", "unreadable", "unreadable"]
     assert block.note[1] == f"target: {fault}"
     assert block.note[2] == f"target: {fault}; golden: {fault}"
+
+
+@pytest.mark.parametrize("count", [1, 3, 5000])
+def test_the_relative_distance_of_numbers_whose_squares_overflow(count):
+    x, y = np.full(count, 1.5e300), np.full(count, 1e300)
+    block = compare_arrays([x], [y])
+    assert block.metrics()["Relative L2"].number[0] == pytest.approx(0.5)

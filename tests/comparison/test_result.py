@@ -340,3 +340,17 @@ def _html_widgets(widget, seen=None):
         yield widget
     for child in getattr(widget, "children", ()):
         yield from _html_widgets(child, seen)
+
+
+def test_a_file_is_no_place_to_save_in(tmp_path):
+    folder = write_dump(tmp_path / "a", {"Torch.a.0.forward": call([], [tensor()])})
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="this is a file"):
+        msprobe_nb.compare(folder, folder, progress=False).save(tmp_path / "file")
+
+
+def test_folders_for_result_files_may_have_dots(tmp_path):
+    folder = write_dump(tmp_path / "a", {"Torch.a.0.forward": call([], [tensor()])})
+    result = msprobe_nb.compare(folder, folder, ranks=np.int64(0), progress=False)
+    (written,) = result.to_csv(tmp_path / "out_26.2")
+    assert written.parent == tmp_path / "out_26.2"

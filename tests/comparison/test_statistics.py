@@ -99,6 +99,9 @@ def test_a_value_equals_itself(value):
         (1.0, 0, ("1.0", "inf")),
         (2**60 + 1, 2**60, ("0.0", "0.0%")),
         ("nan", math.nan, ("0", "0")),
+        ("N/A", 1.0, ("N/A", "N/A")),
+        (1.0, "N/A", ("N/A", "N/A")),
+        ("N/A", "N/A", ("0", "0")),
     ],
 )
 def test_values_of_different_types(target, golden, texts):

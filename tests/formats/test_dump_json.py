@@ -11,8 +11,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import call, tensor, write_dump
 
 from msprobe_nb.errors import FormatError, InvalidJSONError
+from msprobe_nb.formats import open_run
+from msprobe_nb.formats.importer import import_run
 from msprobe_nb.formats.msprobe.dump_json import parse_dump
 from msprobe_nb.store.jsonsafe import restore
 
@@ -180,3 +183,63 @@ print(peak() - before)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert size > 25_000_000
     assert int(done.stdout) < 4 * size
+
+
+ODD_NUMBERS = {"1e400": math.inf, "-1e400": -math.inf, "1" * 5000: math.inf, "NaN": math.nan}
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS, ids=lambda text: text[:8])
+@pytest.mark.parametrize("more", ["", ', "extra": 1', ', "list": [Infinity, 1e999]'])
+def test_numbers_beyond_float64_are_infinite(tmp_path, number, more):
+    """The official tool reads 1e400 as infinity; one entry must not cost the other rows."""
+    data = {f"Torch.a.{at}.forward": call([], [tensor(value=9.0)]) for at in range(3)}
+    folder = write_dump(tmp_path / "a", data)
+    file = folder / "dump.json"
+    file.write_text(file.read_text().replace('"Max": 9.0', f'"Max": {number}{more}', 1))
+    index = open_run(folder).pack().index
+    assert len(index) == 3
+    assert repr(float(index.statistics.number[0, 0])) == repr(ODD_NUMBERS[number])
+    store = import_run(folder, tmp_path / "r.zarr", progress=False)
+    found = store.pack().index
+    assert repr(found.statistics.python().tolist()) == repr(index.statistics.python().tolist())
+
+
+@pytest.mark.parametrize("place", ['"Max": "\xe9"', '"other": "\xe9"'])
+def test_bytes_that_are_no_text_are_placed(tmp_path, place):
+    folder = write_dump(tmp_path / "a", {"Torch.a.0.forward": call([], [tensor(value=9.0)])})
+    file = folder / "dump.json"
+    file.write_bytes(file.read_text().replace('"Max": 9.0', place).encode("latin-1"))
+    with pytest.raises(InvalidJSONError) as caught:
+        open_run(folder).pack().index  # noqa: B018
+    assert caught.value.file == str(file)
+    assert caught.value.key == "Torch.a.0.forward"
+
+
+SPACE = st.sampled_from(["", " ", "\n", "\n  ", "\t \r\n"])
+NAMES = st.sampled_from(["a", "b", 'q"\\', "data", "{", "é"])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8), SPACE, SPACE, SPACE)
+def test_entries_of_any_layout_come_in_order_with_all_repeats(pairs, before, between, after):
+    """Against the scanner of the standard library, which sees every key."""
+    members = (
+        f"{before}{json.dumps(name)}{between}:{after}{json.dumps(value)}{between}"
+        for name, value in pairs
+    )
+    raw = f'{{{after}"task":1,"data"{between}:{{{",".join(members) or after}}}{before}}}'.encode()
+    assert repr(entries(raw)) == repr([(name, value) for name, value in pairs])
+    seen = [name for name, _ in pairs]
+    repeated = list(dict.fromkeys(name for at, name in enumerate(seen) if name in seen[:at]))
+    assert parse_dump(raw, "dump.json").repeated == repeated
+
+
+@pytest.mark.parametrize("layout", ["compact", "repeated"])
+def test_unusual_layouts_are_decoded_when_their_turn_comes(layout):
+    data = {f"Torch.a.{at}.forward": call([], [tensor(value=1.5)]) for at in range(50)}
+    raw = official(data)
+    if layout == "compact":
+        raw = json.dumps({**HEAD, "data": data}).encode()
+    else:
+        raw = raw.replace(b"Torch.a.7.forward", b"Torch.a.5.forward")
+    kinds = [type(entry) for _, entry in parse_dump(raw, "dump.json").entries()]
+    assert kinds.count(msgspec.Raw) >= 49

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support import call, tensor, write_dump
 
+from msprobe_nb import compare, import_run, load_comparison
 from msprobe_nb.errors import FormatError, NotARunError, PathNotFoundError
 from msprobe_nb.formats import open_run
 from msprobe_nb.formats.discover import list_runs
@@ -39,11 +40,35 @@ def test_parts_of_a_tree_know_their_place(root, path, place, depth):
     assert (set(run.packs), run.depth) == (place, depth)
 
 
-def test_relative_paths_and_trailing_slashes(root, monkeypatch):
-    monkeypatch.chdir(root / "step2")
-    assert set(open_run("rank3/").packs) == {(2, 3)} or set(open_run("rank3/").packs) == {(0, 3)}
-    monkeypatch.chdir(root / "step2/rank3")
-    assert len(open_run("dump.json")) == 1
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [
+        *(("step2", "rank3/"), ("step2", "./rank3"), ("step2/rank3", "."), ("", "step2/rank3")),
+        *(("step2/rank3", "dump.json"), ("step2/rank10", "../rank3"), ("step0", "../step2/rank3")),
+    ],
+)
+def test_relative_paths_know_their_place(root, monkeypatch, folder, path):
+    monkeypatch.chdir(root / folder)
+    assert set(open_run(path).packs) == {(2, 3)}
+
+
+@pytest.mark.parametrize("path", [".", "rank0", "../step1", "../step1/rank0"])
+def test_relative_paths_into_a_store_know_their_place(tmp_path, monkeypatch, path):
+    RunWriter(tmp_path / "r.zarr").pack(1, 0, {"task": "tensor"}).close()
+    monkeypatch.chdir(tmp_path / "r.zarr/step1")
+    assert set(open_run(path).packs) == {(1, 0)}
+
+
+def test_a_tilde_is_the_home_folder(root, monkeypatch):
+    monkeypatch.setenv("HOME", str(root.parent))
+    assert open_run("~/dump").steps == [0, 2, 10]
+    assert set(open_run("~/dump/step2/rank3/dump.json").packs) == {(2, 3)}
+    store = import_run("~/dump", "~/r.zarr", progress=False)
+    assert (root.parent / "r.zarr/zarr.json").exists()
+    assert store.steps == [0, 2, 10]
+    compare("~/dump", "~/r.zarr", progress=False).save("~/c.zarr")
+    assert load_comparison("~/c.zarr").steps == [0, 2, 10]
+    assert sorted(list_runs("~")["path"]) == ["dump", "r.zarr"]  # nothing inside the comparison
 
 
 def test_a_process_without_rank_is_rank_0_and_keeps_its_name(tmp_path):

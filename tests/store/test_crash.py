@@ -157,3 +157,43 @@ def test_a_journal_without_a_head_is_a_damaged_store(tmp_path):
 def test_resuming_what_is_not_there_says_so(tmp_path):
     with pytest.raises(PathNotFoundError, match="no unfinished recording"):
         PackWriter.resume(tmp_path)
+
+
+def small_shards(monkeypatch):
+    monkeypatch.setattr(layout, "SHARD_BYTES", 4096)
+    monkeypatch.setattr(layout, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(layout, "CHUNKS_PER_SHARD", 4)
+
+
+@pytest.mark.parametrize("cut", [0, 100, 1500, 5000, 9000])
+def test_readers_show_what_recovery_keeps(tmp_path, monkeypatch, cut):
+    small_shards(monkeypatch)
+    unfinished(tmp_path / "r.zarr").abandon()
+    folder = tmp_path / "r.zarr/step0/rank0"
+    shards = sorted((folder / "blob/c").iterdir(), key=lambda path: int(path.stem))
+    for path in reversed(shards):  # lose the last bytes, whole files included
+        size = path.stat().st_size
+        if cut >= size:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[: size - cut])
+        cut = max(0, cut - size)
+    shown = open_run(tmp_path / "r.zarr").pack()
+    rows = len(shown.index)
+    for row in range(rows):
+        assert (shown.read(row) == row).all()
+    assert recover(folder) == rows
+    kept = open_run(tmp_path / "r.zarr").pack()
+    for row in range(rows):
+        assert (kept.read(row) == row).all()
+
+
+def test_recovery_leaves_no_stale_shards(tmp_path, monkeypatch):
+    small_shards(monkeypatch)
+    unfinished(tmp_path / "r.zarr").abandon()
+    folder = tmp_path / "r.zarr/step0/rank0"
+    journal = folder / layout.JOURNAL
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:3]))  # one tensor of 4,000 bytes
+    assert recover(folder) == 1
+    assert {path.name for path in (folder / "blob/c").iterdir()} == {"0"}

@@ -12,11 +12,21 @@ import numpy as np
 import pytest
 from support import DUMPS, same_bits
 
-from msprobe_nb.errors import MsProbeError, NotARunError, PathNotFoundError, UnsafeFileError
+from msprobe_nb.errors import (
+    DamagedStoreError,
+    FormatError,
+    MsProbeError,
+    NotARunError,
+    PathNotFoundError,
+    UnreachableError,
+    UnsafeFileError,
+    UsageError,
+)
 from msprobe_nb.formats import open_run
 from msprobe_nb.store import RunWriter
 from msprobe_nb.store.sources import LocalSource, safe_parts
 
+PACK = DUMPS / "edge_tensor_L1/target/step0/rank0"
 TENSOR = np.arange(300, dtype=np.float32).reshape(3, 100)
 
 
@@ -110,7 +120,7 @@ def test_an_empty_folder_is_no_run(tmp_path):
         open_run(tmp_path)
 
 
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\b", "a\0b"])
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\b"])
 def test_paths_cannot_leave_a_source(path):
     with pytest.raises(UnsafeFileError, match="leaves the folder"):
         safe_parts(path)
@@ -128,10 +138,116 @@ def test_links_out_of_a_recording_are_not_followed(tmp_path):
         with pytest.raises(UnsafeFileError, match="link that leaves"):
             read("link")
     with pytest.raises(UnsafeFileError, match="link that leaves"):
-        source.child("folder")
+        LocalSource(tmp_path / "run").child("folder").child("run").read("link")
     assert source.read("inner") == b"fine"
 
 
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises((MsProbeError, OSError)):
         LocalSource(tmp_path).read(".")
+
+
+def test_folders_of_the_layout_may_be_links_to_another_disk(tmp_path):
+    away = tmp_path / "disk"
+    shutil.copytree(PACK, away / "pack")
+    shutil.move(away / "pack/dump_tensor_data", away / "data")
+    (away / "pack/dump_tensor_data").symlink_to(away / "data")
+    (tmp_path / "dump/step0").mkdir(parents=True)
+    (tmp_path / "dump/step0/rank0").symlink_to(away / "pack")
+    pack = open_run(tmp_path / "dump").pack()
+    rows = np.flatnonzero(pack.index.has_data).tolist()
+    found = pack.read_many(rows)
+    ours = open_run(PACK).pack().read_many(rows)
+    assert [isinstance(a, np.ndarray) for a in found] == [isinstance(a, np.ndarray) for a in ours]
+    assert any(isinstance(a, np.ndarray) for a in found)
+    name = pack.index.data_name[rows[0]]
+    (away / "data" / name).unlink()
+    (away / "data" / name).symlink_to("/etc/hostname")
+    assert isinstance(pack.read_many(rows)[0], UnsafeFileError)
+
+
+def zipped(folder: Path, target: Path, prefix: str) -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in folder.rglob("*"):
+            archive.write(path, prefix + path.relative_to(folder).as_posix())
+    return target
+
+
+@pytest.mark.parametrize("prefix", ["", "run/", "stepwise/", "rank_run/", "a/b/", "steps/x/y/"])
+def test_zips_may_have_any_folders_around_the_run(local, tmp_path, prefix):
+    check(open_run(zipped(local, tmp_path / "r.ZIP", prefix)))
+    fsspec.filesystem("memory").pipe("/r.zip", (tmp_path / "r.ZIP").read_bytes())
+    check(open_run("memory://r.zip"))
+
+
+def test_a_zip_of_steps_is_not_stepped_into(tmp_path):
+    folder = tmp_path / "dump/step3/rank5"
+    shutil.copytree(PACK, folder)
+    run = open_run(zipped(tmp_path / "dump", tmp_path / "d.zip", ""))
+    assert set(run.packs) == {(3, 5)}
+    assert run.pack().where == f"zip://step3/rank5/dump.json::{tmp_path / 'd.zip'}"
+
+
+@pytest.mark.parametrize("raw", [b"", b"PK\x03\x04junk", b"x" * 1000, None])
+def test_a_broken_zip_is_named(local, tmp_path, raw):
+    target = zipped(local, tmp_path / "r.zip", "")
+    target.write_bytes(target.read_bytes()[:-100] if raw is None else raw)
+    with pytest.raises(UnreachableError, match=r"copy it again") as caught:
+        open_run(target)
+    assert "r.zip" in caught.value.file
+
+
+def test_a_broken_member_fails_only_its_own_tensors(tmp_path):
+    target = zipped(PACK, tmp_path / "r.zip", "")
+    pack = open_run(target).pack()
+    rows = np.flatnonzero(pack.index.has_data).tolist()
+    before = pack.read_many(rows)
+    victim = next(at for at, array in enumerate(before) if isinstance(array, np.ndarray))
+    with zipfile.ZipFile(target) as archive:
+        info = archive.getinfo(f"dump_tensor_data/{pack.index.data_name[rows[victim]]}")
+    raw = bytearray(target.read_bytes())
+    start = info.header_offset + 30 + len(info.filename) + 2
+    raw[start : start + 20] = b"\xff" * 20
+    target.write_bytes(raw)
+    after = open_run(target).pack().read_many(rows)
+    assert isinstance(after[victim], MsProbeError)
+    good = [isinstance(array, np.ndarray) for array in after]
+    assert sum(good) >= sum(isinstance(array, np.ndarray) for array in before) - 2
+
+
+@pytest.mark.parametrize("url", ["nosuch://x/y", "http://127.0.0.1:9/x", "zip::nosuch://x.zip"])
+def test_urls_that_cannot_be_reached_are_our_errors(url):
+    with pytest.raises(MsProbeError) as caught:
+        open_run(url)
+    assert caught.value.remedy or isinstance(caught.value, PathNotFoundError)
+
+
+def test_one_file_behind_a_url():
+    copy_to(PACK, "memory://bucket/step3/rank5")
+    assert set(open_run("memory://bucket/step3/rank5/dump.json").packs) == {(3, 5)}
+
+
+@pytest.mark.parametrize("open_what", ["folder", "file", "zip", "run"])
+def test_misspelt_options_are_refused(local, tmp_path, open_what):
+    path = {
+        "folder": PACK,
+        "file": DUMPS / "edge_tensor_L1/target/dump.json",
+        "zip": zipped(local, tmp_path / "r.zip", ""),
+        "run": open_run(local),
+    }[open_what]
+    with pytest.raises(UsageError, match="unknown option 'salvag'"):
+        open_run(path, salvag=True)
+
+
+@pytest.mark.parametrize("version", ['"2"', "null", "true", "[1]", "1.5"])
+def test_a_version_that_is_no_number_is_damage(local, version):
+    for place in ("zarr.json", "step0/rank0/zarr.json"):
+        file = local / place
+        text = file.read_text()
+        file.write_text(text.replace('"version":1', f'"version":{version}'))
+        with pytest.raises(DamagedStoreError, match="format version"):
+            _ = open_run(local).pack().attributes
+        file.write_text(text.replace('"version":1', '"version":2'))
+        with pytest.raises(FormatError, match="Upgrade"):
+            _ = open_run(local).pack().attributes
+        file.write_text(text)

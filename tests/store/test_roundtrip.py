@@ -16,7 +16,7 @@ from support import arrays, same_bits
 
 from msprobe_nb.errors import FormatError, UnknownTensorError, UsageError
 from msprobe_nb.formats import open_run
-from msprobe_nb.store import PackWriter, RunWriter, layout
+from msprobe_nb.store import PackWriter, RunWriter, compact, layout
 from msprobe_nb.store.index import STATISTICS
 
 STATISTIC = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -266,3 +266,19 @@ def test_engine_msprobe_opens_runs_in_xarray(tmp_path):
     assert tree["step0/rank0"]["dtype"].values.tolist() == ["float64"]
     dataset = xr.open_dataset(tmp_path / "r.zarr", engine="msprobe")
     assert dataset.sizes == {"step": 1, "rank": 1, "tensor": 1}
+
+
+def test_an_interrupted_compaction_leaves_nothing(tmp_path, monkeypatch):
+    with RunWriter(tmp_path / "r.zarr").pack(0, 0, {"task": "tensor"}) as pack:
+        pack.add(pack.add_node("Torch.a.0.forward"), "output.0", np.ones(5))
+    run = open_run(tmp_path / "r.zarr")
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compact, "_compress", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run.compact(tmp_path / "c.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["r.zarr"]
+    monkeypatch.undo()
+    assert run.compact(tmp_path / "c.zarr")["Torch.a.0.forward.output.0"].values.sum() == 5

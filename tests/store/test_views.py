@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
+import torch
+import xarray as xr
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from support import arrays, same_bits
+from support import arrays, call, same_bits, tensor, write_dump
 
 from msprobe_nb.errors import UnknownTensorError
 from msprobe_nb.formats import open_run
@@ -128,3 +132,76 @@ def test_every_tensor_is_a_zarr_array_of_the_virtual_store(tmp_path_factory, tre
 def test_the_virtual_store_cannot_be_written(tmp_path, run):
     with pytest.raises((PermissionError, ValueError)):
         zarr.open_group(run.store(), mode="a").create_group("x")
+
+
+def test_tensors_of_any_shape_text_and_name_are_in_one_xarray_dataset(tmp_path):
+    arrays = [np.ones((3, 4)), np.ones((5, 3)), np.float32(2), np.array(["ab", "c"])]
+    with RunWriter(tmp_path / "r.zarr").pack(0, 0, {"task": "tensor"}) as pack:
+        for at, array in enumerate(arrays):
+            pack.add(pack.add_node(f"a/b%2F{at}.0.debug"), "", np.asarray(array))
+    run = open_run(tmp_path / "r.zarr")
+    dataset = xr.open_zarr(run.store(), group="step0/rank0", consolidated=False)
+    assert len(dataset) == len(arrays)
+    for name, array in zip(sorted(dataset), arrays, strict=True):
+        assert dataset[name].values.tolist() == array.tolist()
+        assert dataset[name].dtype.kind == np.asarray(array).dtype.kind
+
+
+def test_looking_at_official_tensors_reads_only_their_heads(tmp_path, monkeypatch):
+    data = tmp_path / "a/dump_tensor_data"
+    data.mkdir(parents=True)
+    np.save(data / "x.npy", np.ones((3, 1000)))
+    torch.save(torch.ones(1000, 200), data / "y.pt")
+    entry = call([tensor(data_name="x.npy")], [tensor(data_name="y.pt")])
+    run = open_run(write_dump(tmp_path / "a", {"Torch.a.0.forward": entry}, task="tensor"))
+    monkeypatch.setattr(type(run.pack()), "_load", None)
+    assert run["Torch.a.0.forward.input.0"].shape == (3, 1000)
+    assert run["Torch.a.0.forward.output.0"].shape == (1000, 200)
+    group = zarr.open_group(run.store(), mode="r")["step0/rank0"]
+    assert {name: array.shape for name, array in group.arrays()} == {
+        "Torch.a.0.forward.input.0": (3, 1000),
+        "Torch.a.0.forward.output.0": (1000, 200),
+    }
+
+
+def test_one_broken_rank_leaves_the_others_usable(tmp_path):
+    for rank, value in enumerate((1.0, 2.0, 3.0)):
+        entry = call([], [tensor(value=value)])
+        write_dump(tmp_path / f"step0/rank{rank}", {"Torch.a.0.forward": entry})
+    (tmp_path / "step0/rank0/dump.json").write_text("{")
+    run = open_run(tmp_path)
+    assert (run.complete, run.task, run.framework) == (False, "statistics", "pytorch")
+    assert run.tensors["rank"].tolist() == [1, 2]
+    assert run.nodes["rank"].tolist() == [1, 2]
+    assert "rank0" in run.summary()
+    assert "rank0" in run._repr_html_()
+    assert set(run.tree["step0"]) == {"rank1", "rank2"}
+    assert run.sel(rank=2)["max"].values.ravel().tolist() == [3]
+    assert np.isnan(run.dataset["max"].values[0, 0]).all()
+    assert len(list(zarr.open_group(run.store(), mode="r")["step0/rank1"].arrays())) == 0
+
+
+def test_a_damaged_pack_of_a_store_is_among_the_notes(tmp_path):
+    writer = RunWriter(tmp_path / "r.zarr")
+    for rank in (0, 1):
+        with writer.pack(0, rank, {"task": "statistics"}) as pack:
+            pack.add(pack.add_node("Torch.a.0.forward"), "output.0", statistics=[1.0] * 4)
+    (tmp_path / "r.zarr/step0/rank1/facts/c/0/0").unlink()
+    run = open_run(tmp_path / "r.zarr")
+    assert run.tensors["rank"].tolist() == [0]
+    assert any("rank1" in note for note in run.notes)
+
+
+def test_a_mistyped_name_among_many_is_answered_at_once(tmp_path):
+    with RunWriter(tmp_path / "r.zarr").pack(0, 0, {"task": "statistics"}) as pack:
+        for at in range(20_000):
+            pack.add(
+                pack.add_node(f"Module.module.layers.{at}.linear.Linear.forward.0"), "output.0"
+            )
+    run = open_run(tmp_path / "r.zarr")
+    began = time.monotonic()
+    with pytest.raises(
+        UnknownTensorError, match=r"layers\.777\.linear\.Linear\.forward\.0\.output\.0"
+    ):
+        _ = run["Module.module.layers.777.liner.Linear.forward.0.output.0"]
+    assert time.monotonic() - began < 3

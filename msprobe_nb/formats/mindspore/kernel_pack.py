@@ -137,7 +137,7 @@ class KernelPack(Pack):
             problem={row: value.problem for row, value in enumerate(values) if value.problem},
         )
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         if self.task != TENSOR_MODE:
             raise TensorReadError(
                 "the tensor's values were not recorded",
@@ -146,6 +146,10 @@ class KernelPack(Pack):
                 remedy="Record with task 'tensor'",
             )
         return read_npy(self.source, self._read[0][row].file)
+
+    def fingerprint(self) -> list[Any]:
+        files = {value.file for value in self._read[0]}
+        return [[file, self.source.size(file)] for file in sorted(files)]
 
     def nbytes(self) -> int:
         return sum(self.source.total_size(folder) for folder in self.folders)

@@ -6,9 +6,9 @@ The fast path decodes the outer object once, keeps every entry as a slice of the
 and decodes it when its turn comes, so memory stays near the size of the file. It needs strict
 JSON; the literals ``NaN`` and ``Infinity`` that the official writer uses are replaced before
 parsing by the texts of :mod:`msprobe_nb.store.jsonsafe`. Whatever the fast path refuses (lone
-surrogates, literals inside lists, repeated names, a layout other than the official one) goes
-through a scanner on the standard library, which also finds where a truncated file breaks off.
-Either way entries come in the form that :func:`~msprobe_nb.store.jsonsafe.restore` understands.
+surrogates, literals inside lists, truncated files) goes through a scanner on the standard
+library, which also finds where a truncated file breaks off. Either way entries come in the form
+that :func:`~msprobe_nb.store.jsonsafe.restore` understands.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from msprobe_nb.errors import FormatError, InvalidJSONError
+from msprobe_nb.errors import FormatError, InvalidJSONError, reason_of
 from msprobe_nb.store import jsonsafe
 
 _REPLACED = (
@@ -107,35 +108,116 @@ def _parse_fast(raw: bytes) -> DumpFile | None:
         found = _decode(raw)
     if found is None:
         return None
-    header, entries, data_at = found
-    # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
-    # repeated key (of which a dictionary keeps only the last) shows as a surplus.
-    if raw.count(_ENTRY_INDENT) != len(entries):
+    header, data, entries, data_at = found
+    # Inside a JSON string no raw line break can stand, so in the layout of the official writer this
+    # counts keys exactly. In any other layout the gaps between the entries have to be looked at.
+    if raw.count(_ENTRY_INDENT) == len(entries):
+        return DumpFile(header, len(entries), entries.items(), data_at=data_at)
+    try:
+        return _finish(header, _members(raw, data, entries), None, data_at)
+    except (ValueError, RecursionError):
         return None
-    return DumpFile(header, len(entries), entries.items(), data_at=data_at)
 
 
-def _decode(raw: bytes) -> tuple[dict[str, Any], dict[str, msgspec.Raw], int] | None:
-    """Header, undecoded entries and place of these; None if this is no strict JSON or no dump."""
+def _members(
+    raw: bytes, data: msgspec.Raw, entries: dict[str, msgspec.Raw]
+) -> list[tuple[str, Any]]:
+    """All entries in file order, also those of repeated names.
+
+    A dictionary keeps the last of them; the others are in the gap before the next entry.
+    """
+    base = _address(raw)
+    placed = sorted((_address(entry) - base, name, entry) for name, entry in entries.items())
+    pairs: list[tuple[str, Any]] = []
+    end = _address(data) - base
+    for start, name, entry in placed:
+        if not _ONE_KEY.fullmatch(raw, end, start):
+            pairs += _dropped(raw[end:start])
+        pairs.append((name, entry))
+        end = start + len(memoryview(entry))
+    return pairs
+
+
+def _dropped(gap: bytes) -> list[tuple[str, Any]]:
+    """The entries in a gap, which ends with the key of the entry after it."""
+    scanner = _Scanner("{" + gap.decode().lstrip()[1:] + "0}", _FREE)
+    return [(name, scanner.value()) for name in scanner.walk_keys()][:-1]
+
+
+def _address(part: bytes | msgspec.Raw) -> int:
+    """Where in memory some bytes begin; slices lie inside the file they were cut from."""
+    return int(np.frombuffer(part, np.uint8).__array_interface__["data"][0])
+
+
+def _decode(
+    raw: bytes,
+) -> tuple[dict[str, Any], msgspec.Raw, dict[str, msgspec.Raw], int] | None:
+    """Header, ``data``, undecoded entries, place of ``data``; None if no strict JSON or no dump."""
     try:
         outer = _SLICES.decode(raw)
         data_at = list(outer).index("data") if "data" in outer else 0
-        entries = _SLICES.decode(outer.pop("data"))
+        data = outer.pop("data")
         header = {key: msgspec.json.decode(value) for key, value in outer.items()}
-        return jsonsafe.restore(header), entries, data_at
+        return jsonsafe.restore(header), data, _SLICES.decode(data), data_at
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError):
         return None
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_ONE_KEY = re.compile(rb'[ \t\n\r]*[,{][ \t\n\r]*"(?:[^"\\]|\\.)*+"[ \t\n\r]*:[ \t\n\r]*')
+
+
+def _integer(digits: str) -> int | float:
+    """An integer; infinity for one with more digits than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+def _safe_float(digits: str) -> float | str:
+    return jsonsafe.replace(float(digits))
+
+
+def _safe_integer(digits: str) -> int | str:
+    return jsonsafe.replace(_integer(digits))
+
+
+_FREE = json.JSONDecoder(
+    parse_int=_safe_integer, parse_float=_safe_float, parse_constant=_safe_float
+)
+
+
+def decode_entry(raw: msgspec.Raw, name: str) -> Any:
+    """One entry, whatever shape it has; `TOO_DEEP` for one that nests too deeply.
+
+    Numbers beyond float64 are infinite, as they are for the official tool.
+
+    Raises
+    ------
+    InvalidJSONError
+        The entry is no JSON, or not UTF-8.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _FREE.decode(bytes(raw).decode())
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError as error:
+        raise InvalidJSONError(
+            f"the entry cannot be read ({reason_of(error)})", key=name, remedy=_RESTORE
+        ) from None
 
 
 class _Scanner:
     """Walks the outer object and ``data`` key by key, keeping repeated keys."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, decoder: json.JSONDecoder | None = None) -> None:
         self.text, self.at = text, 0
-        self.decoder = json.JSONDecoder()
+        self.decoder = decoder or json.JSONDecoder(parse_int=_integer)
 
     def skip(self) -> str:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]

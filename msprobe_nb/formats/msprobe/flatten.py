@@ -20,10 +20,11 @@ from msgspec import UNSET
 
 from msprobe_nb import names
 from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP
-from msprobe_nb.formats.msprobe.leaves import Leaf, Leaves, is_possible
+from msprobe_nb.formats.msprobe.leaves import Leaf, Leaves, unexpected
 from msprobe_nb.formats.msprobe.structure import describe, encode_text
 from msprobe_nb.store.index import ARGUMENT, NULL, TENSOR, Coded, Index, Values
 from msprobe_nb.store.jsonsafe import restore
+from msprobe_nb.store.limits import is_possible
 
 _GROUP = 64  # entries decoded at once; an unusual one makes its group be decoded one by one
 _BATCH = 4096  # leaves turned into columns together
@@ -175,15 +176,19 @@ class _Part:
         self.role = np.array(batch.roles, np.uint8)
         facts = Coded.of(list(map(_FACTS, leaves)))  # few combinations occur
         types, dtypes, shapes, flags = zip(*facts.values, strict=True) if facts.values else [()] * 4
+        labels = [text or "" for text in _texts(batch, "dtype", dtypes, facts.codes)]
         self.type = _column(facts, list(types))
-        self.dtype = _column(facts, [text or "" for text in dtypes])
+        self.dtype = _column(facts, labels)
         self.shape = _column(facts, _valid_shapes(batch, facts, shapes))
         known = [-1 if flag is None or flag is UNSET else int(flag) for flag in flags]
         self.requires_grad = np.array(known, np.int8)[facts.codes]
-        typed = np.array([bool(text) for text in dtypes], bool)[facts.codes]
+        typed = np.array([bool(text) for text in labels], bool)[facts.codes]
         self.kind = np.where(typed, TENSOR, np.where(present, ARGUMENT, NULL)).astype(np.uint8)
-        self.checksum = _optional(leaves, "md5")
-        self.data_name = [name or None for name in _optional(leaves, "data_name")]
+        checksums = _optional(leaves, "md5")
+        self.checksum = [restore(value) for value in checksums] if any(checksums) else checksums
+        data_names = _optional(leaves, "data_name")
+        data_names = _texts(batch, "data_name", data_names, np.arange(len(data_names)))
+        self.data_name = [name or None for name in data_names]
         self.has_data = np.array([name is not None for name in self.data_name], bool)
         arguments = {at: leaves[at].value for at in np.flatnonzero(self.kind == ARGUMENT).tolist()}
         self.value = {at: _restored(v) for at, v in arguments.items() if v is not UNSET}
@@ -203,12 +208,26 @@ def _shown(value: Any) -> Any:
     return str(value) if isinstance(value, (list, dict)) else value
 
 
+def _texts(batch: Leaves, key: str, column: Sequence[Any], codes: np.ndarray) -> list[Any]:
+    """A column of texts; a bare ``NaN`` or ``Infinity`` in it becomes a problem of its rows."""
+    texts = list(column)
+    if not any(texts):
+        return texts
+    for at in [at for at, text in enumerate(texts) if text and text[0] == "\0"]:
+        value = texts[at] = restore(texts[at])
+        if type(value) is not str:
+            texts[at] = None
+            for row in np.flatnonzero(codes == at).tolist():
+                batch.problem.setdefault(row, unexpected(key, value))
+    return texts
+
+
 def _optional(leaves: list[Leaf], key: str) -> list[Any]:
     """A column that most recordings lack altogether."""
     column = list(map(attrgetter(key), leaves))
     if set(map(type, column)) <= {type(UNSET)}:
         return [None] * len(column)
-    return [None if value is UNSET else restore(value) for value in column]
+    return [None if value is UNSET else value for value in column]
 
 
 def _restored(value: Any) -> Any:

@@ -8,11 +8,12 @@ and is ignored: the data folder is always the sibling ``dump_tensor_data``.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.errors import TensorReadError, UnsafeFileError
+from msprobe_nb.errors import InvalidJSONError, TensorReadError, UnsafeFileError
 from msprobe_nb.formats.msprobe.dump_json import DumpFile, parse_dump
 from msprobe_nb.formats.msprobe.flatten import Flattened, flatten
 from msprobe_nb.formats.msprobe.original import DATA_FOLDER, DEBUG, DUMP, Original
@@ -71,7 +72,12 @@ class OfficialPack(Pack):
 
     @cached_property
     def _flat(self) -> Flattened:
-        flat = flatten(self._dump.entries(), with_structure=self.keep_structure)
+        try:
+            flat = flatten(self._dump.entries(), with_structure=self.keep_structure)
+        except InvalidJSONError as error:
+            raise InvalidJSONError(
+                error.what, file=self.where, key=error.key, remedy=error.remedy
+            ) from None
         self._dump.release()  # decoded entries are not needed any more
         return flat
 
@@ -128,9 +134,25 @@ class OfficialPack(Pack):
     def _data(self) -> Source:
         return self.source.child(DATA_FOLDER)
 
-    def read(self, row: int) -> np.ndarray:
+    def _load(self, row: int) -> np.ndarray:
         from msprobe_nb.formats.tensor_file import read_tensor_file
 
+        return read_tensor_file(self._data, self._file_of(row))
+
+    def fingerprint(self) -> list[Any]:
+        return [self.source.size(self.file), self.source.digest(self.file)]
+
+    def layout_of(
+        self, row: int, recorded: tuple[int, ...] | None
+    ) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and dtype of a tensor, from the head of its file."""
+        from msprobe_nb.formats.tensor_file import tensor_layout
+
+        with self._reading(row):
+            return tensor_layout(self._data, self._file_of(row))
+
+    def _file_of(self, row: int) -> str:
+        """Name of the file that holds a tensor's values."""
         data_name = self.index.data_name[row]
         if data_name is None:
             raise TensorReadError(
@@ -146,7 +168,7 @@ class OfficialPack(Pack):
                 key=self.index.name[row],
                 remedy="Do not use this recording unless you know why",
             )
-        return read_tensor_file(self._data, data_name)
+        return data_name
 
     def nbytes(self) -> int:
         return self.source.total_size()

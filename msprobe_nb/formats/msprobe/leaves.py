@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from msprobe_nb import names
-from msprobe_nb.formats.msprobe.dump_json import MAX_DEPTH, TOO_DEEP
+from msprobe_nb.formats.msprobe.dump_json import MAX_DEPTH, TOO_DEEP, decode_entry
 from msprobe_nb.store.index import DEBUG, INPUT, OUTPUT, PARAMETERS, PARAMETERS_GRAD
 
 # In the order in which the official comparison lists them.
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 _ENTRY_DECODER = msgspec.json.Decoder(Entry)
 _ENTRIES_DECODER = msgspec.json.Decoder(list[Entry])
-_FREE_DECODER = msgspec.json.Decoder()
+_NOT_USUAL = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _FIELDS = frozenset(Leaf.__struct_fields__)
 
 
@@ -107,7 +107,7 @@ def _decode_usual(
     ]
     try:
         found = _ENTRIES_DECODER.decode(b"[%b]" % b",".join([entries[at] for at in places]))
-    except (msgspec.ValidationError, RecursionError):
+    except _NOT_USUAL:
         return None
     usual: list[Entry | None] = [None] * len(nodes)
     for at, entry in zip(places, found, strict=True):
@@ -171,12 +171,9 @@ class Leaves:
             if node.phase not in _FREE_PHASES:
                 try:
                     return self._add_usual(node.name, _ENTRY_DECODER.decode(raw))
-                except (msgspec.ValidationError, RecursionError):
+                except _NOT_USUAL:
                     pass
-            try:
-                raw = _FREE_DECODER.decode(raw)
-            except RecursionError:
-                raw = TOO_DEEP
+            raw = decode_entry(raw, node.name)
         return self._add_free(node, raw)
 
     def _add_usual(self, name: str, entry: Entry) -> bool | None:
@@ -256,9 +253,7 @@ class Leaves:
             if key in fields and not check(fields[key]):
                 others[key] = fields.pop(key)
                 if key in _EXPECTED:
-                    self.problem[at] = (
-                        f"the recorded {key} is {others[key]!r:.80}, expected {_EXPECTED[key]}"
-                    )
+                    self.problem[at] = unexpected(key, others[key])
         if isinstance(fields.get("shape"), list):
             fields["shape"] = tuple(fields["shape"])
         if others:
@@ -267,14 +262,9 @@ class Leaves:
         self._put(name, role, Leaf(**fields) if value else None)
 
 
-def is_possible(shape: Sequence[int]) -> bool:
-    """Whether a tensor can have this shape."""
-    elements = 1
-    for length in shape:
-        if length < 0:
-            return False
-        elements *= max(length, 1)
-    return len(shape) <= _MAX_AXES and elements <= _MAX_ELEMENTS
+def unexpected(key: str, value: Any) -> str:
+    """What is wrong with a recorded value of the wrong kind."""
+    return f"the recorded {key} is {value!r:.80}, expected {_EXPECTED[key]}"
 
 
 def _is_shape(shape: Any) -> bool:

@@ -14,6 +14,7 @@ from msprobe_nb.store.index import Nodes
 from msprobe_nb.store.sources import Source
 
 STACK, CONSTRUCT = "stack.json", "construct.json"
+_MAX_STEP = 2**31
 
 
 def _load(source: Source, name: str) -> dict[str, Any]:
@@ -69,17 +70,20 @@ def read_construct(
     """Node name -> (name of its parent, micro step), in file order.
 
     Megatron recordings hold ``[parent, micro_step]``; plain values are micro step 0. A missing
-    file gives nothing.
+    file gives nothing. A parent that is no name and an impossible micro step count as not recorded.
     """
     if not source.exists(name):
         return {}
     tree: dict[str, tuple[str | None, int]] = {}
     for child, value in _load(source, name).items():
-        if isinstance(value, list) and len(value) == 2:
-            parent, step = value
-            tree[child] = (parent, step if isinstance(step, int) else 0)
-        elif value is None or isinstance(value, str):
-            tree[child] = (value, 0)
+        pair = isinstance(value, list) and len(value) == 2
+        if not (pair or value is None or isinstance(value, str)):
+            continue  # Megatron's own counters stand here too
+        parent, step = value if pair else (value, 0)
+        tree[child] = (
+            parent if isinstance(parent, str) else None,
+            step if type(step) is int and 0 <= step < _MAX_STEP else 0,
+        )
     return tree
 
 

@@ -27,9 +27,10 @@ from typing import Any
 import msgspec
 
 from msprobe_nb import names
-from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP
-from msprobe_nb.formats.msprobe.leaves import P2P, SECTIONS, is_leaf, is_possible
+from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP, decode_entry
+from msprobe_nb.formats.msprobe.leaves import P2P, SECTIONS, is_leaf
 from msprobe_nb.store import layout
+from msprobe_nb.store.limits import is_possible
 
 LITERAL = "="
 _SECTIONS = frozenset(section for section, _, _ in SECTIONS)
@@ -69,10 +70,7 @@ def describe(entry: Any, node: names.NodeName) -> str:
         The entry's name.
     """
     if isinstance(entry, msgspec.Raw):
-        try:
-            entry = layout.decode_json(entry)
-        except RecursionError:
-            entry = TOO_DEEP
+        entry = decode_entry(entry, node.name)
     if entry is TOO_DEEP:
         return ""
     leaves = _Leaves()

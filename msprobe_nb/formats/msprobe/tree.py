@@ -49,7 +49,7 @@ def find_packs(source: Source, *, salvage: bool = False) -> OfficialTree | None:
     """
     file = find_file(source)
     if file is not None:
-        step, rank, label = _from_path(source.url)
+        step, rank, label = _from_path(source.parts())
         pack = OfficialPack(source, step, rank, label, file, salvage=salvage)
         return OfficialTree([pack], "pack")
     entries = [name for name, folder in source.entries() if folder]
@@ -61,7 +61,7 @@ def find_packs(source: Source, *, salvage: bool = False) -> OfficialTree | None:
             tree.packs += packs
             tree.notes += notes
         return tree if tree.packs else None
-    packs, notes = _ranks(source, _from_path(source.url + "/x")[0], salvage)
+    packs, notes = _ranks(source, _from_path([*source.parts(), ""])[0], salvage)
     if packs:
         return OfficialTree(packs, "step", notes)
     if _MODES & set(entries):
@@ -81,7 +81,7 @@ def single_file(source: Source, file: str, *, salvage: bool = False) -> Official
             file=source.where(file),
             remedy="Open the folder that holds the recording",
         )
-    step, rank, label = _from_path(source.url)
+    step, rank, label = _from_path(source.parts())
     return OfficialTree([OfficialPack(source, step, rank, label, file, salvage=salvage)], "pack")
 
 
@@ -117,9 +117,8 @@ def _ranks(source: Source, step: int, salvage: bool) -> tuple[list[OfficialPack]
     return packs, notes
 
 
-def _from_path(url: str) -> tuple[int, int, str]:
+def _from_path(parts: list[str]) -> tuple[int, int, str]:
     """Step, rank and label from the names of a pack's folder and its parent."""
-    parts = [part for part in url.replace("\\", "/").split("/") if part]
     label = parts[-1] if parts else "rank0"
     parent = parts[-2] if len(parts) > 1 else ""
     rank, step = _RANK.match(label), _STEP.match(parent)
