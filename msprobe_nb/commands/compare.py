@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="./output",
         metavar="DIR",
-        help="folder for the result in official columns (command line: ./output)",
+        help="folder or .csv file for the result in official columns (command line: ./output)",
     )
     parser.add_argument(
         "--rules",
@@ -43,6 +43,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
     from msprobe_nb.comparison.engine import compare
 
+    folder = arguments.output_path or (None if context.interactive else "./output")
+    _check_outputs(folder, arguments.html)
     result = compare(
         context.resolve(arguments.target_path),
         context.resolve(arguments.golden_path),
@@ -50,14 +52,23 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison:
         steps=arguments.step,
         ranks=arguments.rank,
     )
-    folder = arguments.output_path or (None if context.interactive else "./output")
     if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
         for path in result.to_csv(folder):
             context.say(f"result: {path}")
     if arguments.html:
         context.say(f"report: {result.to_html(arguments.html)}")
     return result
+
+
+def _check_outputs(result: str | None, report: str | None) -> None:
+    """Make the folders that will be written to, before hours are spent on the comparison."""
+    from msprobe_nb.store.layout import make_folder
+
+    if result is not None:
+        is_file = result.endswith(".csv") and not Path(result).is_dir()
+        make_folder(Path(result).parent if is_file else Path(result))
+    if report:
+        make_folder(Path(report).parent)
 
 
 COMMAND = Command(

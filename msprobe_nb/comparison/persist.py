@@ -43,9 +43,11 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         Something that is no saved comparison stands at `path`.
     """
     target = Path(path)
+    if target.is_file():
+        raise UsageError("a file stands there", file=target, remedy="Choose another place")
     if target.exists() and any(target.iterdir()):
         raise UsageError("the folder is not empty", file=target, remedy="Choose another one")
-    target.mkdir(parents=True, exist_ok=True)
+    layout.make_folder(target)
     for number, part in enumerate(comparison.parts):
         _save_part(target / f"part{number}", part)
     attributes = {
@@ -111,7 +113,11 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
     source = open_source(path)
     attributes = read_attributes(source) or {}
     if attributes.get("format") != FORMAT:
-        raise NotARunError("no saved comparison stands here", file=source.url)
+        raise NotARunError(
+            "no saved comparison stands here",
+            file=source.url,
+            remedy="Give a folder that Comparison.save wrote; runs are opened with msprobe_nb.open",
+        )
     try:
         parts = [
             _load_part(source.child(f"part{number}"), attributes)

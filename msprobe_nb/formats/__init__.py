@@ -53,7 +53,7 @@ def open_run(path: str | os.PathLike[str] | Run, *, salvage: bool = False, **opt
         raise NotARunError(
             "neither a run store nor a dump folder (no zarr.json, dump.json or step folders)",
             file=text,
-            remedy="Open the folder that holds step0, step1 ..., or list what is there with "
-            "%msprobe ls",
+            remedy="Open the folder that holds step0, step1 ..., or list what is there with the "
+            "command ls",
         )
     return Run(tree.packs, text, kind="msprobe", depth=tree.depth, notes=tree.notes)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from msprobe_nb.comparison.inspect import inspect_row
 from msprobe_nb.comparison.marks import MARKS, row_marks
+from msprobe_nb.errors import UnknownTensorError
 from msprobe_nb.views.detail import DetailPane
 from msprobe_nb.views.grid import Grid
 from msprobe_nb.views.html import is_fraction, main_metrics, short_dtype
@@ -87,7 +88,10 @@ class ComparisonView(W.VBox):
         """Select the row of a target name, as a click would."""
         hits = np.flatnonzero((self.comparison.table["target"] == name).to_numpy())
         if not len(hits):
-            raise KeyError(name)
+            raise UnknownTensorError(
+                f"no row of the target is called {name!r}",
+                remedy="See the column 'target' of the comparison's table",
+            )
         self.grid.selected = [int(hits[0])]
 
     def export(self, path: str | os.PathLike[str]) -> Path:
