@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from msprobe_nb.store import Run
 
 TOP_ROWS = 30
-TOP_CALLS = 12
+TOP_CALLS = 10
 MARK_RANK = {mark: rank for rank, mark in enumerate(ORDER)}
 _SHARES = ("Relative L2", "One Thousandth Err Ratio", "Five Thousandths Err Ratio")
 

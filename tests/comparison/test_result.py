@@ -317,3 +317,15 @@ def _html_widgets(widget, seen=None):
         yield widget
     for child in getattr(widget, "children", ()):
         yield from _html_widgets(child, seen)
+
+
+def test_a_reason_says_a_fact_once():
+    result = msprobe_nb.compare(
+        DUMPS / "edge_tensor_L1/target", DUMPS / "edge_tensor_L1/golden", progress=False
+    )
+    reasons = result.table.set_index("target")["reason"]
+    overflow = reasons["Torch.sqrt.0.forward.output.0"]
+    assert overflow.count("NaN or infinity") == 1
+    assert "24 of 24 places" in overflow
+    few = reasons["Tensor.__mul__.0.forward.output.0"]
+    assert "within 1/1000 of the golden ones, but all of each input's" in few
