@@ -1,11 +1,12 @@
 # make demo   sets up and runs the main job
 # make test   sets up and runs all checks and tests
+# make test-official   runs the official tool on all recordings beside ours
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 CONSTRAINTS = -c constraints.txt
 
-.PHONY: demo test check lab docs clean
+.PHONY: demo test test-official check lab docs clean
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
@@ -29,6 +30,9 @@ check: $(VENV)/.test
 test: check
 	./tests/install_chromium.sh
 	$(BIN)/python -m pytest -n 2 --nbmake tests notebooks
+
+test-official: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -m official_all tests/official
 
 lab: $(VENV)/.demo
 	$(BIN)/jupyter lab notebooks/01-first-comparison.ipynb

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from msprobe_nb.errors import MsProbeError
     from msprobe_nb.formats import open_run as open  # noqa: A004
     from msprobe_nb.formats.discover import list_runs
+    from msprobe_nb.formats.exporter import export_run
     from msprobe_nb.formats.importer import import_run
     from msprobe_nb.magics import load_ipython_extension as load_ipython_extension
     from msprobe_nb.magics import unload_ipython_extension as unload_ipython_extension
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "open": ("formats", "open_run"),
     "import_run": ("formats.importer", "import_run"),
+    "export_run": ("formats.exporter", "export_run"),
     "list_runs": ("formats.discover", "list_runs"),
     "compare": ("comparison.engine", "compare"),
     "load_comparison": ("comparison.persist", "load_comparison"),
@@ -69,6 +71,7 @@ __all__ = [
     "Thresholds",
     "__version__",
     "compare",
+    "export_run",
     "import_run",
     "list_runs",
     "load_comparison",

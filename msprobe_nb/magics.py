@@ -53,10 +53,11 @@ class MsProbeMagics(Magics):
 
 def _usage() -> str:
     """What ``%msprobe?`` shows."""
-    commands = "\n".join(f"    %msprobe {c.name:<10}{c.help}" for c in COMMANDS.values())
+    wide = max(map(len, COMMANDS))
+    commands = "\n".join(f"    %msprobe {c.name:<{wide}}  {c.help}" for c in COMMANDS.values())
     return (
         f"Run a command of msprobe_nb::\n\n{commands}\n"
-        "    %msprobe help [COMMAND]   the options of a command\n\n"
+        "    %msprobe help [COMMAND]  the options of a command\n\n"
         "A command returns its object: ``c = %msprobe compare -tp npu/dump -gp gpu/dump``. Where\n"
         "a path is expected, the name of a variable that holds a run or a path does, too. The Tab\n"
         "key completes commands, options, paths and variables.\n"

@@ -14,6 +14,7 @@ module splits names on dots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 FORWARD, BACKWARD, PARAMETERS_GRAD, DEBUG = "forward", "backward", "parameters_grad", "debug"
@@ -50,6 +51,26 @@ class NodeName(NamedTuple):
     def valid(self) -> bool:
         """Whether the name follows the grammar."""
         return bool(self.phase) and bool(self.stem)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """What stands before call number and phase: prefix, path and class, or prefix and api."""
+        stem = self.stem
+        if self.phase == PARAMETERS_GRAD:
+            stem = stem.removesuffix(f".{PARAMETERS_GRAD}")
+        return tuple(stem.split("."))
+
+    def with_components(self, components: Sequence[str]) -> str:
+        """The name with other components and the same call number and phase."""
+        tail = self.name[len(".".join(self.components)) :]
+        return ".".join(components) + tail
+
+    def in_phase(self, phase: str) -> str:
+        """The name of the same call in another direction."""
+        if self.phase not in _DIRECTIONS:
+            return self.name
+        head, tail = self.stem, self.name[len(self.stem) :].split(".")
+        return ".".join([head, *(phase if part == self.phase else part for part in tail[1:])])
 
     def renumbered(self, call: int) -> str:
         """The name with its call number replaced, for matching repeated backward calls."""
@@ -92,8 +113,8 @@ def parse(name: str) -> NodeName:
 
 
 def tensor_name(node: str, slot: str) -> str:
-    """The full name of the value at `slot` of `node`."""
-    return f"{node}.{slot}"
+    """The full name of the value at `slot` of `node`; the node's own without a slot."""
+    return f"{node}.{slot}" if slot else node
 
 
 def slot_of(tensor: str, node: str) -> str:
@@ -101,10 +122,21 @@ def slot_of(tensor: str, node: str) -> str:
     return tensor[len(node) + 1 :]
 
 
+def slot_path(slot: str) -> list[str]:
+    """The components of a slot: ``input``, ``1`` and ``0`` of ``input.1.0``."""
+    return slot.split(".")
+
+
 def api_of(tensor: str) -> str:
     """The second component of a name: the bare API (``add`` of ``Torch.add.0.forward``)."""
     parts = tensor.split(".", 2)
     return parts[1] if len(parts) > 1 else ""
+
+
+def slot_parts(slot: str) -> tuple[str, str]:
+    """Role and place of a slot: ``input`` and ``0.1`` of ``input.0.1``."""
+    role, _, place = slot.partition(".")
+    return role, place
 
 
 def without_extension(data_name: str) -> str:

@@ -38,3 +38,8 @@ def track(total: int, what: str, unit: str, *, show: bool = True) -> Iterator[An
     label = unit if scale else f" {unit}s"
     with tqdm(total=total, desc=what, unit=label, unit_scale=scale, delay=0.5, leave=False) as bar:
         yield bar
+
+
+def advance(bar: Any, size: int, done: float, now: float) -> None:
+    """Move a bar from one share (0 to 1) of a part of `size` units to another."""
+    bar.update(int(now * size) - int(done * size))

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,45 @@ def write_dump(folder: Path, data: Any, **head: Any) -> Path:
     return folder
 
 
+def op(norm: float = 1.0, shape: tuple[int, ...] = (2, 3), dtype: str = "torch.float32") -> Any:
+    value = tensor(shape, dtype, norm=norm)
+    return call([value], [value])
+
+
+def back(norm: float = 1.0, shape: tuple[int, ...] = (2, 3)) -> Any:
+    return {"input": [tensor(shape, norm=norm)], "output": [tensor(shape, norm=norm)]}
+
+
+def paired_calls(
+    tmp_path: Path, ours: dict[str, Any], theirs: dict[str, Any], **options: Any
+) -> dict[str, str]:
+    """Target call -> golden call, by the first row of each; the heads may be given as well."""
+    heads = [options.pop(side, {}) for side in ("target", "golden")]
+    import msprobe_nb
+
+    write_dump(tmp_path / "a", ours, **heads[0])
+    write_dump(tmp_path / "b", theirs, **heads[1])
+    result = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", progress=False, **options)
+    found = {}
+    for row in result.table.itertuples():
+        other = row.golden if isinstance(row.golden, str) else ""
+        for mark in (".input.", ".output.", ".parameters."):
+            other = other.split(mark)[0]
+        found.setdefault(row.node, other)
+    return found
+
+
+def calls_in_order(*calls: str, norms: Sequence[float] = ()) -> dict[str, Any]:
+    """Forward calls, numbered, each with its norm."""
+    seen: dict[str, int] = {}
+    data = {}
+    for at, name in enumerate(calls):
+        number = seen.get(name, 0)
+        seen[name] = number + 1
+        data[f"{name}.{number}.forward"] = op(norms[at] if norms else 1.0 + at)
+    return data
+
+
 # ---------------------------------------------------------------- official result files
 
 
@@ -86,6 +126,28 @@ def read_csv(path: Path) -> list[list[str]]:
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
     return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def read_xlsx(path: Path) -> dict[str, list[list[str]]]:
+    """All cells of every sheet of a spreadsheet as texts; an empty cell is an empty text."""
+    import openpyxl
+
+    book = openpyxl.load_workbook(path)
+    return {
+        sheet.title: [
+            ["" if cell is None else str(cell) for cell in row]
+            for row in sheet.iter_rows(values_only=True)
+        ]
+        for sheet in book
+    }
+
+
+def read_table(path: Path) -> list[list[str]]:
+    """All cells of a csv file or of the only sheet of a spreadsheet."""
+    if path.suffix == ".xlsx":
+        (cells,) = read_xlsx(path).values()
+        return cells
+    return read_csv(path)
 
 
 def same_cell(ours: str, theirs: str, tolerance: float = 1e-12) -> bool:
@@ -105,7 +167,7 @@ def same_cell(ours: str, theirs: str, tolerance: float = 1e-12) -> bool:
 def different_cells(ours: Path, theirs: Path) -> dict[tuple[str, str], tuple[str, str]]:
     """(row name, column) -> (our cell, their cell) for every cell that differs; the two files
     must have the same columns and the same number of rows."""
-    a, b = read_csv(ours), read_csv(theirs)
+    a, b = read_table(ours), read_table(theirs)
     assert a[0] == b[0]
     assert len(a) == len(b)
     return {

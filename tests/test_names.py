@@ -61,3 +61,28 @@ def test_slots_and_apis():
     assert names.slot_of("Torch.add.0.forward.input.alpha", "Torch.add.0.forward") == "input.alpha"
     assert names.api_of("Torch.add.0.forward.input.0") == "add"
     assert names.without_extension("a.b.input.0.pt") == "a.b.input.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "components", "forward"),
+    [
+        ("Torch.add.3.backward", ("Torch", "add"), "Torch.add.3.forward"),
+        ("Module.a.b.Linear.backward.1", ("Module", "a", "b", "Linear"), None),
+        ("Module.a.Linear.parameters_grad.0", ("Module", "a", "Linear"), None),
+        ("Module.a.Linear.parameters_grad", ("Module", "a", "Linear"), None),
+        ("loss.0.debug", ("loss",), None),
+    ],
+)
+def test_components_can_be_replaced(name, components, forward):
+    node = names.parse(name)
+    assert node.components == components
+    assert node.with_components(components) == name
+    renamed = names.parse(node.with_components(["X", "y"]))
+    assert (renamed.phase, renamed.call, renamed.components) == (node.phase, node.call, ("X", "y"))
+    assert forward is None or node.in_phase(names.FORWARD) == forward
+    assert names.parse(node.in_phase(names.BACKWARD)).phase in (names.BACKWARD, node.phase)
+
+
+def test_a_slot_has_a_role_and_a_place():
+    assert names.slot_parts("input.0.1") == ("input", "0.1")
+    assert names.slot_parts("weight") == ("weight", "")

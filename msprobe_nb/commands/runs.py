@@ -1,8 +1,9 @@
-"""``open``, ``ls`` and ``import``: finding, opening and converting runs."""
+"""``open``, ``ls``, ``import`` and ``export``: finding, opening and converting runs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe_nb.commands.base import Command, Context
@@ -47,6 +48,20 @@ def _import(arguments: argparse.Namespace, context: Context) -> Run:
     return import_run(context.resolve(arguments.source), arguments.destination)
 
 
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="run store or dump folder to write")
+    parser.add_argument("folder", metavar="DIR", help="new folder in the official layout")
+
+
+def _export(arguments: argparse.Namespace, context: Context) -> Path:
+    from msprobe_nb.formats.exporter import export
+
+    done = export(context.resolve(arguments.run), arguments.folder)
+    for note in done.notes:
+        context.say(f"note: {note}")
+    return done.path
+
+
 OPEN = Command("open", "open a run", _open_arguments, _open, frozenset({"path"}))
 LS = Command("ls", "list the runs below a folder", _ls_arguments, _ls, frozenset({"folder"}))
 IMPORT = Command(
@@ -55,4 +70,11 @@ IMPORT = Command(
     _import_arguments,
     _import,
     frozenset({"source", "destination"}),
+)
+EXPORT = Command(
+    "export",
+    "write a run as a folder of the official tool",
+    _export_arguments,
+    _export,
+    frozenset({"run", "folder"}),
 )

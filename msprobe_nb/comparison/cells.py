@@ -46,6 +46,10 @@ class Metric:
         """A column of one mark."""
         return cls(np.full(size, np.nan), np.full(size, mark, np.uint8), percent)
 
+    def take(self, rows: np.ndarray) -> Metric:
+        """The column at `rows`."""
+        return Metric(self.number[rows], self.mark[rows], self.percent)
+
     def value(self) -> np.ndarray:
         """The column as float64: NaN where there is no number; percent as fraction."""
         number = self.number / 100 if self.percent else self.number

@@ -7,16 +7,22 @@ blocks of pairs; the same block function runs in threads. An interrupt keeps wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from msprobe_nb.comparison.algorithms import Algorithm, checked
+from msprobe_nb.comparison.blocks import compare_block
+from msprobe_nb.comparison.match import match
+from msprobe_nb.comparison.pairing import Pairing
 from msprobe_nb.comparison.part import Part, pending_rows, put_block, start_part
+from msprobe_nb.comparison.preparation import VALID_ROWS, Preparation, Products, ValidRows
 from msprobe_nb.comparison.result import EVIDENCE, RULES, Comparison
 from msprobe_nb.comparison.sides import side_of
-from msprobe_nb.comparison.tensors import compare_block
+from msprobe_nb.comparison.tensors import BlockResult
+from msprobe_nb.comparison.yaml_file import Mapping as Table
 from msprobe_nb.errors import (
     CompareError,
     FrameworkMismatchError,
@@ -33,15 +39,7 @@ from msprobe_nb.text import brief, plural
 
 _BLOCK_PAIRS = 500
 _BLOCK_BYTES = 32 << 20
-_FRAMEWORKS = {
-    ("pytorch", "pytorch"),
-    ("mindspore", "mindspore"),
-    ("mindtorch", "mindtorch"),
-    ("mindtorch", "pytorch"),
-    ("mindtorch", "mindspore"),
-    ("mindspore", "pytorch"),
-    ("mindspore", "mindtorch"),
-}
+_FRAMEWORKS = ("pytorch", "mindspore", "mindtorch")
 
 
 def compare(
@@ -51,7 +49,15 @@ def compare(
     rules: str = "msprobe",
     steps: int | Sequence[int] | None = None,
     ranks: int | Sequence[int] | None = None,
+    fuzzy: bool = False,
+    data_mapping: Table | None = None,
+    cell_mapping: Table | bool | None = None,
+    api_mapping: Table | bool | None = None,
+    layer_mapping: Table | bool | None = None,
     noise: str | os.PathLike[str] | Run | None = None,
+    config: Table | None = None,
+    algorithms: Mapping[str, Algorithm] | None = None,
+    valid_rows: ValidRows | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Compare a target run with a golden run.
@@ -66,10 +72,32 @@ def compare(
         ``docs/evidence.md``.
     steps, ranks : int or sequence of int, optional
         Only these.
+    fuzzy : bool
+        Pair calls by their place in the sequence; call numbers and class names may differ.
+    data_mapping : path or dict, optional
+        ``{target name: golden name}`` of rows that belong together whatever their names.
+    cell_mapping : True, path or dict, optional
+        True: ``Cell`` is ``Module``. A table also renames ``path.Class`` or parts of it.
+    api_mapping : True, path, list or dict, optional
+        True: MindSpore API names are rewritten to those of PyTorch. Entries of a user
+        (``ms_api``, ``pt_api``, ``ms_args`` ...) go before the built-in table.
+    layer_mapping : True, path or dict, optional
+        Pair calls by their place in the module tree; a table ``{class: {path: path}}`` renames.
+    config : path or dict, optional
+        Matrices to multiply tensors by before they are compared.
+    algorithms : mapping of str to callable, optional
+        Column name -> function of two arrays that gives a number or a text.
+    valid_rows : mapping, optional
+        Part of an API's name -> keyword argument whose sum is the number of output rows that
+        count, or a function of the recorded keyword arguments. Adds to what is built in
+        (``npu_grouped_matmul``, ``npu_dequant_swiglu_quant``).
     noise : Run, path or URL, optional
         A second golden run; with ``evidence``, what differs between the two golden runs is noise.
     progress : bool
         Show a progress bar.
+
+    Tables are YAML files or what such a file would hold; between frameworks they are written from
+    MindSpore to PyTorch names and serve both ways round.
 
     Returns
     -------
@@ -81,22 +109,40 @@ def compare(
     TaskMismatchError, FrameworkMismatchError, NoCommonRankError
         The runs cannot be compared.
     UsageError
-        Unknown rules, or `noise` without ``evidence``.
+        Unknown rules, `noise` without ``evidence``, or options that exclude each other.
+    PathNotFoundError, FormatError
+        A run or a table that cannot be read.
     """
     if noise is not None and rules != EVIDENCE:
         raise UsageError("noise is used by the evidence rules only", remedy="Add rules='evidence'")
     if rules not in RULES:
         raise UsageError(f"unknown rules {rules!r}", remedy=f"Choose one of {', '.join(RULES)}")
+    options = _Options(
+        Pairing.of(
+            fuzzy,
+            data_mapping,
+            cell_mapping,
+            api_mapping,
+            layer_mapping,
+            in_order=rules == EVIDENCE,
+        ),
+        Products.of(config),
+        checked(algorithms),
+        {**VALID_ROWS, **(valid_rows or {})},
+        progress,
+    )
     ours, theirs = open_run(target), open_run(golden)
     pairs, notes = pair_packs(ours, theirs, _as_list(steps), _as_list(ranks))
-    result = Comparison(ours.url, theirs.url, [], rules=rules, notes=notes)
+    result = Comparison(ours.url, theirs.url, [], rules=rules, notes=notes + options.products.notes)
+    result.paired_by = options.pairing.describe()
     with track(len(pairs), "compare", "rank", show=progress and len(pairs) > 1) as bar:
         try:
             for one, other in pairs:
-                _compare_packs(result, one, other, len(pairs) > 1, progress)
+                _compare_packs(result, one, other, len(pairs) > 1, options)
                 bar.update(1)
         except KeyboardInterrupt:
             result.complete = False
+            result.unfinished = len(pairs) - len(result.parts) - len(result.failures)
     if not result.parts and result.complete and result.failures:
         raise result.failures[0]
     if noise is not None and result.complete:
@@ -105,6 +151,17 @@ def compare(
         )
         result.complete = result.noise.complete
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The arguments of :func:`compare` that every pair of packs needs."""
+
+    pairing: Pairing
+    products: Products
+    algorithms: dict[str, Algorithm]
+    valid_rows: ValidRows
+    progress: bool
 
 
 def _as_list(values: int | Sequence[int] | None) -> list[int] | None:
@@ -180,7 +237,7 @@ def _listed(packs: Sequence[Pack]) -> str:
 
 
 def _compare_packs(
-    result: Comparison, target: Pack, golden: Pack, several: bool, progress: bool
+    result: Comparison, target: Pack, golden: Pack, several: bool, options: _Options
 ) -> None:
     """Compare one pair of packs and add it to the result.
 
@@ -188,8 +245,9 @@ def _compare_packs(
     """
     try:
         mode = common_mode(target, golden, result.notes)
-        align = result.rules == EVIDENCE
-        part = start_part(side_of(target), side_of(golden), mode, align=align)
+        sides = side_of(target), side_of(golden)
+        pairs = match(*sides, options.pairing)
+        part = start_part(*sides, mode, pairs)
     except MsProbeError as error:
         if not several:
             raise
@@ -198,9 +256,10 @@ def _compare_packs(
         return
     for pack in (target, golden):
         result.notes += [note for note in pack.notes if note not in result.notes]
+    result.notes += [note for note in pairs.notes if note not in result.notes]
     result.parts.append(part)
     if mode == TENSOR_MODE:
-        _compare_data(part, progress)
+        _compare_data(part, options)
 
 
 def common_mode(target: Pack, golden: Pack, notes: list[str]) -> str:
@@ -260,49 +319,57 @@ def _check_frameworks(target: Pack, golden: Pack, notes: list[str]) -> None:
             if note not in notes:
                 notes.append(note)
         found.append(pack.info.framework or "pytorch")
-    if tuple(found) not in _FRAMEWORKS:
-        raise FrameworkMismatchError(
-            f"a {found[0]!r} target cannot be compared with a {found[1]!r} golden",
-            file=target.where,
-            key="framework",
-            remedy="Supported frameworks are pytorch, mindspore and mindtorch; a MindSpore run is "
-            "the target, a PyTorch run the golden",
-        )
+    for side, name, pack in zip(("target", "golden"), found, (target, golden), strict=True):
+        if name not in _FRAMEWORKS:
+            raise FrameworkMismatchError(
+                f"a {name!r} {side} cannot be compared",
+                file=pack.where,
+                key="framework",
+                remedy=f"Supported frameworks are {', '.join(_FRAMEWORKS)}",
+            )
 
 
 # ---------------------------------------------------------------- tensor data
 
 
-def _compare_data(part: Part, progress: bool) -> None:
+def _compare_data(part: Part, options: _Options) -> None:
     """Compare the tensor data of a part, block by block in threads."""
     rows = pending_rows(part)
-    with track(len(rows), "tensors", "pair", show=progress) as bar:
-        for done, block in _run_blocks(part, rows):
+    packs = part.target.pack, part.golden.pack
+    preparation = Preparation.of(*packs, options.products, options.valid_rows)
+    part.custom = {name: [None] * len(part) for name in options.algorithms}
+
+    def work(rows: Sequence[int], partners: Sequence[int]) -> BlockResult:
+        return compare_block(*packs, rows, partners, preparation, options.algorithms)
+
+    with track(len(rows), "tensors", "pair", show=options.progress) as bar:
+        for done, block in _run_blocks(part, rows, work):
             put_block(part, done, block)
             bar.update(len(done))
 
 
-def _run_blocks(part: Part, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+_Work = Callable[[Sequence[int], Sequence[int]], BlockResult]
+
+
+def _run_blocks(
+    part: Part, rows: np.ndarray, work: _Work
+) -> Iterator[tuple[np.ndarray, BlockResult]]:
     blocks = list(_blocks(part, rows))
-    work = [(block, _task(part, block)) for block in blocks]
+    lists = [(block.tolist(), part.pairs.golden[block].tolist()) for block in blocks]
     if len(blocks) < 2:
-        for block, task in work:
-            yield block, task()
+        for block, pair in zip(blocks, lists, strict=True):
+            yield block, work(*pair)
         return
     with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, 8)) as pool:
-        futures = {pool.submit(task): block for block, task in work}
+        futures = {
+            pool.submit(work, *pair): block for block, pair in zip(blocks, lists, strict=True)
+        }
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _task(part: Part, rows: np.ndarray) -> Callable[[], Any]:
-    partners = part.pairs.golden[rows].tolist()
-    target, golden = part.target.pack, part.golden.pack
-    return lambda: compare_block(target, golden, rows.tolist(), partners)
 
 
 def _blocks(part: Part, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -206,6 +206,9 @@ def _inspect(judged: JudgedPart, row: int, mark: str) -> RowDetail:
     part = judged.part
     partner = max(int(part.pairs.golden[row]), int(part.pairs.gated[row]))
     metrics = {name: float(metric.value()[row]) for name, metric in part.metrics.items()}
+    for name, values in part.custom.items():
+        if isinstance(values[row], (int, float)):
+            metrics[name] = float(values[row])
     detail = RowDetail(
         target=_facts(part.target, row),
         golden=_facts(part.golden, partner) if partner >= 0 else {},

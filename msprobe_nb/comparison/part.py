@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from msprobe_nb.comparison.cells import Metric
 from msprobe_nb.comparison.checksums import compare_checksums
-from msprobe_nb.comparison.match import Pairs, match
+from msprobe_nb.comparison.match import Pairs, different_frameworks
 from msprobe_nb.comparison.sides import Side
 from msprobe_nb.comparison.statistics import compare_statistics
 from msprobe_nb.comparison.status import (
@@ -47,6 +48,8 @@ class Part:
         Row -> what a user should know, in words.
     checksums : (list of str, list of str)
         Shown check values of both sides; empty unless the mode is ``md5``.
+    custom : dict of str to list
+        Results of the user's algorithms: a number, a text, or None where there is none.
     """
 
     mode: str
@@ -58,6 +61,7 @@ class Part:
     status: np.ndarray
     note: dict[int, str] = field(default_factory=dict)
     checksums: tuple[list[str], list[str]] = ((), ())  # type: ignore[assignment]
+    custom: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
@@ -83,14 +87,18 @@ class Part:
         return self.target.index.role == OUTPUT
 
     @property
+    def across_frameworks(self) -> bool:
+        """Whether two frameworks made the recordings."""
+        return different_frameworks(self.target, self.golden)
+
+    @property
     def matched(self) -> np.ndarray:
         """Which rows have a golden partner."""
         return self.pairs.golden >= 0
 
 
-def start_part(target: Side, golden: Side, mode: str, *, align: bool = False) -> Part:
-    """Match two sides and compare everything that needs no tensor data."""
-    pairs = match(target, golden, align=align)
+def start_part(target: Side, golden: Side, mode: str, pairs: Pairs) -> Part:
+    """Compare everything about paired rows that needs no tensor data."""
     theirs = golden.statistics.take(pairs.golden)
     status = np.where(pairs.golden >= 0, COMPARED, UNMATCHED).astype(np.uint8)
     status[pairs.gated >= 0] = GATED
@@ -116,6 +124,8 @@ def _notes(target: Side, golden: Side, pairs: Pairs) -> dict[int, str]:
         )
     for row in np.flatnonzero(pairs.repeated).tolist():
         notes.setdefault(row, "the name occurs more than once; paired in order of occurrence")
+    for row in np.flatnonzero(pairs.by_place & (pairs.golden >= 0)).tolist():
+        notes[row] = "fuzzy match: paired by its place among the calls, not by name"
     return notes
 
 
@@ -161,5 +171,10 @@ def put_block(part: Part, rows: np.ndarray, block: BlockResult) -> None:
         part.metrics[name].number[rows] = metric.number
         part.metrics[name].mark[rows] = metric.mark
     part.status[rows] = block.status
+    for name, values in block.custom.items():
+        for row, value in zip(rows.tolist(), values, strict=True):
+            part.custom[name][row] = value
     for at, text in block.note.items():
-        part.note[int(rows[at])] = text
+        row = int(rows[at])
+        known = part.note.get(row)
+        part.note[row] = f"{known}; {text}" if known else text

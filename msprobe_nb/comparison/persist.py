@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 
 from msprobe_nb.comparison.cells import Metric
+from msprobe_nb.comparison.match import Pairs, match
 from msprobe_nb.comparison.part import Part, start_part
 from msprobe_nb.comparison.result import Comparison
-from msprobe_nb.comparison.sides import side_of
+from msprobe_nb.comparison.sides import Side, side_of
 from msprobe_nb.comparison.verdict import Thresholds
 from msprobe_nb.errors import DamagedStoreError, NotARunError, TensorReadError, UsageError
-from msprobe_nb.store import layout
+from msprobe_nb.store import jsonsafe, layout
 from msprobe_nb.store.finish import write_pack
 from msprobe_nb.store.open import read_attributes
 from msprobe_nb.store.pack import Pack
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
     from msprobe_nb.store.run import Run
 
 FORMAT = "msprobe_nb.comparison"
+_NOISE = "noise"
+_PAIRS = {  # arrays that hold who belongs to whom
+    "golden": "<i8",
+    "gated": "<i8",
+    "repeated": "|b1",
+    "golden_only": "<i8",
+    "by_place": "|b1",
+}
 
 
 def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
@@ -50,6 +59,8 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     layout.make_folder(target)
     for number, part in enumerate(comparison.parts):
         _save_part(target / f"part{number}", part)
+    if comparison.noise is not None:
+        save(comparison.noise, target / _NOISE)
     attributes = {
         "format": FORMAT,
         "version": layout.VERSION,
@@ -58,7 +69,10 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         "rules": comparison.rules,
         "parts": len(comparison.parts),
         "thresholds": msgspec.to_builtins(comparison.thresholds),
+        "noise": comparison.noise is not None,
+        "unfinished": comparison.unfinished,
         "complete": comparison.complete,
+        "paired_by": comparison.paired_by,
         "notes": comparison.notes,
     }
     layout.write_atomic(target / layout.GROUP, layout.group_metadata(attributes))
@@ -87,8 +101,14 @@ def _save_part(folder: Path, part: Part) -> None:
     layout.write_array(folder, "metric", number, ["row", "column"], metrics)
     layout.write_array(folder, "mark", mark, ["row", "column"], metrics)
     layout.write_array(folder, "status", part.status, ["row"])
+    pairs = part.pairs
+    for name in _PAIRS:
+        dims = ["golden_row" if name == "golden_only" else "row"]
+        layout.write_array(folder, f"pair_{name}", getattr(pairs, name), dims)
     attributes = {
         "mode": part.mode,
+        "golden_only": len(pairs.golden_only),
+        "custom": jsonsafe.replace(part.custom),
         "metrics": metrics,
         "percent": [metric.percent for metric in part.metrics.values()],
         "note": {str(row): text for row, text in part.note.items()},
@@ -110,7 +130,10 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
     DamagedStoreError
         It is incomplete or broken.
     """
-    source = open_source(path)
+    return _load(open_source(path))
+
+
+def _load(source: Source) -> Comparison:
     attributes = read_attributes(source) or {}
     if attributes.get("format") != FORMAT:
         raise NotARunError(
@@ -138,6 +161,10 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
             remedy="Compare the runs again",
         ) from error
     comparison.complete = bool(attributes["complete"])
+    comparison.unfinished = int(attributes.get("unfinished", 0))
+    if attributes.get("noise"):
+        comparison.noise = _load(source.child(_NOISE))
+    comparison.paired_by = str(attributes.get("paired_by", ""))
     return comparison
 
 
@@ -179,7 +206,7 @@ def _load_part(source: Source, attributes: dict[str, Any]) -> Part:
         pack = _SavedPack(child, int(place["step"]), int(place["rank"]), attributes[side])
         pack.index.has_data = _array(source, f"{side}_has_data", "|b1", (len(pack.index),))
         sides.append(side_of(pack))
-    part = start_part(sides[0], sides[1], facts["mode"])
+    part = start_part(sides[0], sides[1], facts["mode"], _load_pairs(source, facts, sides))
     rows, names = len(part), facts["metrics"]
     number = _array(source, "metric", "<f8", (rows, len(names)))
     mark = _array(source, "mark", "u1", (rows, len(names)))
@@ -189,7 +216,26 @@ def _load_part(source: Source, attributes: dict[str, Any]) -> Part:
     }
     part.status = _array(source, "status", "u1", (rows,)).copy()
     part.note = {int(row): text for row, text in facts["note"].items()}
+    part.custom = jsonsafe.restore(facts.get("custom", {}))
     return part
+
+
+def _load_pairs(source: Source, facts: dict[str, Any], sides: list[Side]) -> Pairs:
+    """The pairs as they were made; an older file holds none, then names decide."""
+    if "golden_only" not in facts:
+        return match(sides[0], sides[1])
+    sizes = dict.fromkeys(_PAIRS, len(sides[0])) | {"golden_only": int(facts["golden_only"])}
+    found = {
+        name: _array(source, f"pair_{name}", dtype, (sizes[name],)).copy()
+        for name, dtype in _PAIRS.items()
+    }
+    pairs = Pairs(
+        found["golden"], found["gated"], found["repeated"], found["golden_only"], found["by_place"]
+    )
+    for rows in (pairs.golden, pairs.gated, pairs.golden_only):
+        if len(rows) and not -1 <= rows.min() <= rows.max() < len(sides[1]):
+            raise ValueError("a pair names a golden row that does not exist")
+    return pairs
 
 
 def _array(source: Source, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

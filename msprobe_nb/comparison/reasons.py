@@ -15,6 +15,7 @@ from msprobe_nb.comparison.status import (
 )
 from msprobe_nb.comparison.verdict import BIT, RULES, norm_errors, worst_of
 from msprobe_nb.store.index import ARGUMENT as ARGUMENT_KIND
+from msprobe_nb.store.pack import TENSOR_MODE
 from msprobe_nb.text import number, percent
 
 
@@ -119,6 +120,17 @@ class Reasons:
     def _scalar(self, row: int) -> str:
         ours, theirs = self._values(row, 0)
         return f"the argument is {ours!r:.80}, golden {theirs!r:.80}"
+
+    def _kernel(self, row: int) -> str:
+        text = "the kernel's accuracy is not reached: "
+        if self.part.mode == TENSOR_MODE:
+            cosine, distance = (
+                number(float(self.part.metrics[name].value()[row]))
+                for name in ("Cosine", "MaxAbsErr")
+            )
+            return f"{text}cosine {cosine}, largest absolute error {distance}"
+        ours, theirs = self._values(row, 0)
+        return f"{text}max {ours}, golden {theirs}"
 
     def _checksum(self, row: int) -> str:
         if self.part.target.index.kind[row] == ARGUMENT_KIND:

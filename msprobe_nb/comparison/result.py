@@ -19,8 +19,13 @@ from msprobe_nb.errors import MsProbeError, UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from msprobe_nb.comparison.evidence.deviation import Deviations
+    from msprobe_nb.comparison.evidence.origins import Evidence
+    from msprobe_nb.comparison.first_difference import FirstDifferences
+    from msprobe_nb.comparison.merge import MergedResults
     from msprobe_nb.comparison.nodes import Origin
     from msprobe_nb.views.comparison_view import ComparisonView
+    from msprobe_nb.views.verdict_lab import VerdictLab
 
 RULES = ("msprobe", "evidence")
 EVIDENCE = "evidence"
@@ -49,9 +54,14 @@ class Comparison:
         Packs that could not be compared at all.
     noise : Comparison or None
         A second golden run against the golden one.
+    unfinished : int
+        Pairs of packs that an interrupt kept from being compared.
+    paired_by : str
+        What rows were paired by besides their names, such as ``layer mapping``.
     """
 
     noise: Comparison | None = None
+    unfinished = 0
 
     def __init__(
         self,
@@ -70,6 +80,7 @@ class Comparison:
         self.complete = True
         self.notes = list(notes)
         self.failures: list[MsProbeError] = []
+        self.paired_by = ""
 
     @property
     def mode(self) -> str:
@@ -97,13 +108,28 @@ class Comparison:
         if self.rules == EVIDENCE:
             from msprobe_nb.comparison.evidence.judge import judge_evidence
 
-            judgements = judge_evidence(self.parts, self.thresholds, self.noise_sizes)
+            judgements = judge_evidence(
+                self.parts, self.deviations, self.thresholds, self.noise_sizes
+            )
         else:
             judgements = [judge(part, self.thresholds) for part in self.parts]
         return [
             JudgedPart(part, judgement, np.flatnonzero(part.status != PENDING))
             for part, judgement in zip(self.parts, judgements, strict=True)
         ]
+
+    @cached_property
+    def deviations(self) -> list[Deviations]:
+        """How far the rows of each part deviate, free of scale; see :mod:`.evidence.deviation`."""
+        from msprobe_nb.comparison.evidence.deviation import deviations_of
+
+        return [deviations_of(part) for part in self.parts]
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """What the verdicts of each part rest on under the evidence rules; else empty."""
+        found = [getattr(judged.judgement, "evidence", None) for judged in self.judged]
+        return [evidence for evidence in found if evidence is not None]
 
     @cached_property
     def noise_sizes(self) -> list[np.ndarray | None]:
@@ -137,6 +163,10 @@ class Comparison:
             notes=self.notes,
         )
         other.complete, other.failures, other.noise = self.complete, self.failures, self.noise
+        other.unfinished, other.paired_by = self.unfinished, self.paired_by
+        for name in ("deviations", "noise_sizes"):  # they do not depend on any limit
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
         return other
 
     @cached_property
@@ -204,6 +234,26 @@ class Comparison:
 
         return golden_only_table(self)
 
+    @property
+    def data_mapping(self) -> dict[str, str]:
+        """Target name -> golden name of all pairs, ``N/A`` without partner.
+
+        :func:`msprobe_nb.compare` takes it as ``data_mapping``, also after it was changed. Of
+        several steps or ranks the last one counts.
+        """
+        from msprobe_nb.comparison.data_mapping import data_mapping
+
+        return {key: name for part in self.parts for key, name in data_mapping(part).items()}
+
+    def first_differences(self, *, limit: float = 0.5) -> FirstDifferences:
+        """The calls at which target and golden part, over all ranks.
+
+        See :func:`msprobe_nb.comparison.first_difference.first_differences`.
+        """
+        from msprobe_nb.comparison.first_difference import first_differences
+
+        return first_differences(self, limit=limit)
+
     # ------------------------------------------------------------ words
 
     def summary(self) -> str:
@@ -238,6 +288,40 @@ class Comparison:
 
         return write_csv(self, path)
 
+    def write_data_mapping(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the pairs as official data mapping files, one for each step and rank."""
+        from msprobe_nb.comparison.data_mapping import write_data_mapping
+
+        return write_data_mapping(self, folder)
+
+    def to_xlsx(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the result in the official columns as spreadsheets.
+
+        Parameters
+        ----------
+        path : path
+            An ``.xlsx`` file, or a folder that then gets files with official names. Several steps
+            or ranks make several files.
+
+        Returns
+        -------
+        list of Path
+        """
+        from msprobe_nb.comparison.official_xlsx import write_xlsx
+
+        return write_xlsx(self, path)
+
+    def merge(
+        self, apis: str | Sequence[str], metrics: str | Sequence[str] | None = None
+    ) -> MergedResults:
+        """Some calls over all ranks: for each metric a table with a column for each rank.
+
+        See :func:`msprobe_nb.comparison.merge.merge_results`.
+        """
+        from msprobe_nb.comparison.merge import merge_results
+
+        return merge_results(self, apis, metrics)
+
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained report that needs no kernel and no network."""
         from msprobe_nb.views.report import write_report
@@ -259,6 +343,12 @@ class Comparison:
         if self._view is None:
             self._view = ComparisonView(self)
         return self._view
+
+    def lab(self) -> VerdictLab:
+        """Sliders for the thresholds; counts and first origins follow them."""
+        from msprobe_nb.views.verdict_lab import VerdictLab
+
+        return VerdictLab(self)
 
     _view: ComparisonView | None = None
 

@@ -61,11 +61,21 @@ class Side:
         equal.
         """
         keys = list(self.names)
-        if self.pack.is_debug:
-            return keys
-        nodes, index = self.pack.nodes, self.index
+        renamed, nodes, index = self.renumbered, self.pack.nodes, self.index
+        if renamed:
+            for row in np.flatnonzero(np.isin(index.node, list(renamed))).tolist():
+                at = int(index.node[row])
+                keys[row] = keys[row].replace(nodes.name[at], renamed[at])
+        return keys
+
+    @cached_property
+    def renumbered(self) -> dict[int, str]:
+        """Backward calls whose number is not that of their turn: row of the call -> its key."""
+        nodes = self.pack.nodes
         seen: dict[str, int] = {}
         renamed: dict[int, str] = {}
+        if self.pack.is_debug:
+            return renamed
         for at, node in enumerate(nodes.parsed):
             if node.phase == names.BACKWARD and nodes.recorded[at]:
                 call = seen.get(node.stem, 0)
@@ -73,11 +83,17 @@ class Side:
                 key = node.renumbered(call)
                 if key != node.name:
                     renamed[at] = key
-        if renamed:
-            for row in np.flatnonzero(np.isin(index.node, list(renamed))).tolist():
-                at = int(index.node[row])
-                keys[row] = keys[row].replace(nodes.name[at], renamed[at])
-        return keys
+        return renamed
+
+    @cached_property
+    def slots(self) -> list[str]:
+        """The slot part of each row's shown name, such as ``input.0``."""
+        nodes = self.pack.nodes.name
+        of_row = zip(self.names, self.index.name, self.index.node.tolist(), strict=True)
+        return [
+            names.slot_of(shown if shown.startswith(nodes[at]) else name, nodes[at])
+            for shown, name, at in of_row
+        ]
 
     @cached_property
     def checksums(self) -> list[str]:

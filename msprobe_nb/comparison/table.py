@@ -27,11 +27,11 @@ def result_table(comparison: Comparison) -> pd.DataFrame:
 
     frames = [part_table(judged) for judged in comparison.judged]
     if not frames:
-        return pd.DataFrame(columns=_LEADING)
+        return pd.DataFrame(columns=LEADING)
     return pd.concat(frames, ignore_index=True)
 
 
-_LEADING = ["step", "rank", "node", "target", "golden", "verdict", "reason", "status"]
+LEADING = ["step", "rank", "node", "target", "golden", "verdict", "reason", "status"]
 
 
 def part_table(judged: JudgedPart) -> pd.DataFrame:
@@ -69,6 +69,8 @@ def columns_of(judged: JudgedPart) -> dict[str, Any]:
     }
     for name, metric in part.metrics.items():
         columns[name] = metric.value()[rows]
+    for name, results in part.custom.items():
+        columns[name] = custom_column([results[row] for row in rows.tolist()])
     if part.mode == CHECKSUM_MODE:
         for side, texts in zip(("target", "golden"), part.checksums, strict=True):
             columns[f"{side} checksum"] = np.array(texts, object)[rows]
@@ -82,6 +84,13 @@ def columns_of(judged: JudgedPart) -> dict[str, Any]:
         for at, name in enumerate(STATISTICS):
             columns[f"{side} {name}"] = statistics.number[rows, at]
     return columns
+
+
+def custom_column(values: list[Any]) -> np.ndarray:
+    """The results of a user's algorithm: numbers as float64, NaN without one; else as they are."""
+    if any(isinstance(value, str) for value in values):
+        return np.array(values, object)
+    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def golden_only_table(comparison: Comparison) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from msprobe_nb.comparison.kernel import Sums, pair_sums, stacked_sums, working_
 from msprobe_nb.comparison.status import COMPARED, EMPTY, NO_DATA, NON_FINITE, SHAPE, UNREADABLE
 from msprobe_nb.errors import MsProbeError
 from msprobe_nb.store.dtypes import widen
-from msprobe_nb.store.pack import Pack
 
 COLUMNS = (
     "Cosine",
@@ -54,12 +54,15 @@ class BlockResult:
     status : ndarray of uint8, shape (k,)
     note : dict
         Position -> what a user should know about this pair.
+    custom : dict of str to list
+        Results of the user's algorithms: a number, a text, or None where there is none.
     """
 
     number: np.ndarray
     mark: np.ndarray
     status: np.ndarray
     note: dict[int, str] = field(default_factory=dict)
+    custom: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, count: int) -> BlockResult:
@@ -79,30 +82,15 @@ class BlockResult:
         """Mark one pair as not compared."""
         self.mark[at], self.status[at], self.note[at] = mark, status, note
 
+    def add_note(self, at: int, note: str) -> None:
+        """Say one thing more about a pair."""
+        known = self.note.get(at)
+        self.note[at] = f"{known}; {note}" if known else note
+
     def put(self, at: int, column: int, value: float) -> None:
         """Set one metric; NaN shows as ``Nan``."""
         self.number[at, column] = value
         self.mark[at, column] = NAN if isnan(value) else NUMBER
-
-
-def compare_block(
-    target: Pack, golden: Pack, target_rows: Sequence[int], golden_rows: Sequence[int]
-) -> BlockResult:
-    """Read and compare some pairs of two packs.
-
-    Parameters
-    ----------
-    target, golden : Pack
-    target_rows, golden_rows : sequence of int
-        Rows of each pair.
-
-    Returns
-    -------
-    BlockResult
-        One row for each pair; a pair that cannot be read is a row that says why.
-    """
-    ours, theirs = target.read_many(target_rows), golden.read_many(golden_rows)
-    return compare_arrays(ours, theirs)
 
 
 def compare_arrays(

@@ -8,16 +8,20 @@ immediate.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from msprobe_nb import names
 from msprobe_nb.comparison.cells import NUMBER, Metric
+from msprobe_nb.comparison.kernel_verdict import MISSED, kernel_verdicts
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
 from msprobe_nb.comparison.status import UNREADABLE
-from msprobe_nb.store.index import FLOAT, INT, TEXT, Values
+from msprobe_nb.store.dtypes import canonical
+from msprobe_nb.store.index import FLOAT, INT, TEXT, Coded, Values
 from msprobe_nb.store.pack import CHECKSUM_MODE, TENSOR_MODE
 
 # In order of severity. The rules of the official tool know pass, warning and error only.
@@ -64,6 +68,7 @@ RULES = (
     ),
     Rule("checksum", ERROR, "The CRC-32 value of NPU differs from that of the bench."),
     Rule("checksum_unmatched", WARNING, "The parameter of NPU does not match the bench."),
+    Rule("kernel", ERROR, "Accuracy is not reached."),
 )
 BIT = {rule.name: 1 << at for at, rule in enumerate(RULES)}
 
@@ -137,6 +142,8 @@ class Judgement:
     rules: np.ndarray
     level: np.ndarray
 
+    by_rules: ClassVar[bool] = True  # whether the official rules gave the levels
+
     def reason(self, row: int) -> str:
         """What the verdict rests on besides the rules; empty for nothing."""
         return ""
@@ -156,6 +163,8 @@ def judge(part: Part, thresholds: Thresholds | None = None) -> Judgement:
             _judge_tensors(part, rules, limits, scope)
         else:
             _judge_statistics(part, rules, limits, scope)
+    if part.target.pack.is_kernel:
+        _mark(rules, scope.any, "kernel", kernel_verdicts(part) == MISSED)
     rules[part.status == UNREADABLE] |= BIT["unreadable"]
     level = np.zeros(len(part), np.uint8)
     for rule in RULES:
@@ -214,22 +223,31 @@ def _judge_facts(part: Part, rules: np.ndarray, scope: _Scope) -> None:
     partner = part.pairs.golden[rows]
     target, golden = part.target, part.golden
 
-    def differs(name: str) -> np.ndarray:
+    def differs(name: str, meaning: Callable[[str], str] = str) -> np.ndarray:
         ours, theirs = getattr(target, name), getattr(golden, name)
-        shared = {text: code for code, text in enumerate(ours.values)}
-        translate = np.array([shared.get(text, -1) for text in theirs.values], np.int64)
+        joint = Coded.of([meaning(text) for text in (*ours.values, *theirs.values)]).codes
+        code, other = joint[: len(ours.values)], joint[len(ours.values) :]
         unequal = np.zeros(len(part), bool)
-        unequal[rows] = ours.codes[rows] != translate[theirs.codes[partner]]
+        unequal[rows] = code[ours.codes[rows]] != other[theirs.codes[partner]]
         return unequal
 
-    _mark(rules, scope.any, "requires_grad", differs("requires_grad"))
+    across = part.across_frameworks
+    grad = differs("requires_grad")
+    if across:  # MindSpore records none
+        grad[rows] &= _known(target.requires_grad)[rows] & _known(golden.requires_grad)[partner]
+    _mark(rules, scope.any, "requires_grad", grad)
     _mark(rules, scope.any, "shape", differs("shape"))
-    unequal = differs("dtype")
+    unequal = differs("dtype", canonical if across else str)
     for row in np.flatnonzero(unequal).tolist():
         name = golden.names[part.pairs.golden[row]]
         unequal[row] = not any(word in name for word in _MERGED_WEIGHTS)
     _mark(rules, scope.any, "dtype", unequal)
     _mark(rules, scope.inputs, "scalar", _changed_scalars(part, scope))
+
+
+def _known(column: Coded) -> np.ndarray:
+    """Which rows of a shown column say something."""
+    return np.array([text != NOT_AVAILABLE for text in column.values], bool)[column.codes]
 
 
 def _changed_scalars(part: Part, scope: _Scope) -> np.ndarray:

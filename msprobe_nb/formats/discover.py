@@ -55,6 +55,8 @@ def _candidates(folder: Path, depth: int) -> list[Path]:
         bool(files & {layout.GROUP, layout.JOURNAL, "dump.json", "debug.json"})
         or any(name.startswith(("rank", "proc")) and name[4:].isdigit() for name in folders)
         or any(name.startswith("step") and name[4:].isdigit() for name in folders)
+        or any(name.startswith("rank_") and name[5:].isdigit() for name in folders)
+        or ("data" in folders and _holds_saved(folder))
     )
     if is_run and _is_run(folder):
         return [folder]
@@ -66,6 +68,16 @@ def _candidates(folder: Path, depth: int) -> list[Path]:
         if name not in _SKIPPED and not name.startswith(".")
         for found in _candidates(folder / name, depth + 1)
     ]
+
+
+def _holds_saved(folder: Path) -> bool:
+    from msprobe_nb.formats.single_save import find_saved
+    from msprobe_nb.store.sources import LocalSource
+
+    try:
+        return find_saved(LocalSource(folder)) is not None
+    except MsProbeError:  # a link that leads elsewhere
+        return False
 
 
 def _is_run(folder: Path) -> bool:
@@ -83,7 +95,9 @@ def _describe(path: Path, root: Path) -> tuple[Any, ...]:
     shown = os.path.relpath(path, root)
     try:
         run: Run = open_run(path)
-        kind = "run store" if run.kind == "run" else "official"
+        kind = {"run": "run store", "mindspore": "kernel dump", "saved": "saved arrays"}.get(
+            run.kind, "official"
+        )
         head = (run.framework, run.task, run.level)
         what = (brief(run.steps), brief(run.ranks), size(run.nbytes()))
         return (shown, kind, *head, *what, run.complete, "")

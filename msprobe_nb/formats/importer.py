@@ -19,10 +19,9 @@ from msgspec import UNSET
 from msprobe_nb.errors import FormatError, MsProbeError, UsageError
 from msprobe_nb.formats import open_run
 from msprobe_nb.formats.msprobe.folder import OfficialPack
-from msprobe_nb.progress import track
+from msprobe_nb.progress import advance, track
 from msprobe_nb.store import PackWriter, Run, RunWriter, layout, open_store
 from msprobe_nb.store.index import ABSENT, Index, Nodes
-from msprobe_nb.store.jsonsafe import dumps
 from msprobe_nb.store.pack import Pack
 from msprobe_nb.store.reader import StorePack
 from msprobe_nb.store.sources import LocalSource
@@ -64,14 +63,14 @@ def import_run(
             remedy="Choose a folder that does not exist",
         )
     writer = RunWriter(target, _facts(run))
-    todo = [pack for pack in run if not (_folder(target, pack) / layout.GROUP).exists()]
+    todo = [pack for pack in run if not _is_there(pack, target)]
     sizes = [pack.nbytes() for pack in todo]
     with track(sum(sizes), "import", "B", show=progress) as bar:
         for pack, size in zip(todo, sizes, strict=True):
             if isinstance(pack, OfficialPack):
                 pack.forget()
                 pack.keep_structure = True
-            _import_pack(pack, writer, target, partial(_advance, bar, size))
+            _import_pack(pack, writer, target, partial(advance, bar, size))
             pack.forget()
     return open_store(LocalSource(target))
 
@@ -88,13 +87,23 @@ def _facts(run: Run) -> dict[str, Any]:
     return {**facts, **kept}
 
 
+def _is_there(pack: Pack, target: Path) -> bool:
+    """Whether the store has this pack; raises `UsageError` when it has another in its place."""
+    folder = _folder(target, pack)
+    if not (folder / layout.GROUP).exists():
+        return False
+    kept = StorePack(LocalSource(folder), pack.step, pack.rank).attributes.get("fingerprint")
+    if kept is not None and kept != fingerprint(pack):
+        raise UsageError(
+            "the store holds another recording, or an earlier state of this one",
+            file=folder,
+            remedy="Choose a folder that does not exist",
+        )
+    return True
+
+
 def _folder(target: Path, pack: Pack) -> Path:
     return target / f"step{pack.step}" / f"rank{pack.rank}"
-
-
-def _advance(bar: Any, size: int, done: float, now: float) -> None:
-    """Move a bar of bytes from one share of a pack to another."""
-    bar.update(int(now * size) - int(done * size))
 
 
 def _import_pack(
@@ -106,9 +115,9 @@ def _import_pack(
         "task": pack.info.task,
         "level": pack.info.level,
         "framework": pack.info.framework,
-        "header": _header(pack),
+        **_original(pack),
         "notes": pack.notes,
-        "fingerprint": _fingerprint(pack),
+        "fingerprint": fingerprint(pack),
     }
     folder = _folder(target, pack)
     if not index.has_data.any():
@@ -136,14 +145,16 @@ def _import_pack(
                 advance(row / len(index), min(1, (row + _BATCH) / len(index)))
 
 
-def _header(pack: Pack) -> str:
-    """The head of the official file as JSON text, for an export."""
+def _original(pack: Pack) -> dict[str, Any]:
+    """The attributes that only an export needs."""
     if isinstance(pack, OfficialPack):
-        return dumps(pack.header)
-    return str(pack.attributes.get("header", "{}")) if isinstance(pack, StorePack) else "{}"
+        return pack.original.attributes()
+    kept = pack.attributes if isinstance(pack, StorePack) else {}
+    return {key: kept[key] for key in ("header", "original") if key in kept}
 
 
-def _fingerprint(pack: Pack) -> list[Any]:
+def fingerprint(pack: Pack) -> list[Any]:
+    """Something that changes when the recording does."""
     if isinstance(pack, OfficialPack):
         return pack.source.fingerprint(pack.file)
     if isinstance(pack, StorePack):
@@ -152,6 +163,8 @@ def _fingerprint(pack: Pack) -> list[Any]:
 
 
 def _add_nodes(out: PackWriter, nodes: Nodes) -> None:
+    for frames in nodes.stacks:  # in their own order, whichever call has them
+        out.add_stack(frames)
     for row in range(len(out.nodes), len(nodes)):
         at = int(nodes.stack[row])
         out.add_node(
@@ -203,8 +216,12 @@ class _Rows:
         index, node = self.index, self.nodes[row]
         role, kind, type_, dtype, shape, requires_grad = (column[row] for column in self.columns)
         problem = index.problem.get(row, "") or problem
-        if data is not None and shape is not None and data.shape != shape and not problem:
-            problem = f"the data has shape {list(data.shape)}, recorded was {list(shape)}"
+        detail = index.detail.get(row)
+        if data is not None and shape is not None and data.shape != shape:
+            problem = problem or (
+                f"the data has shape {list(data.shape)}, recorded was {list(shape)}"
+            )
+            detail = {"recorded_shape": list(shape), **(detail or {})}
         facts: dict[str, Any] = {
             "role": role,
             "kind": kind,
@@ -215,7 +232,7 @@ class _Rows:
             "checksum": index.checksum[row],
             "data_name": index.data_name[row],
             "value": index.value.get(row, UNSET),
-            "detail": index.detail.get(row),
+            "detail": detail,
             "problem": problem,
             "statistics": self.statistics[row] if self.recorded[row] else UNSET,
         }

@@ -1,16 +1,19 @@
-"""Reading one tensor file of the official layout: ``.pt`` or ``.npy``."""
+"""Reading and writing one tensor file of the official layout: ``.pt`` or ``.npy``."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from msprobe_nb.errors import TensorReadError, UnsafeFileError
+from msprobe_nb.errors import FormatError, TensorReadError, UnsafeFileError
 from msprobe_nb.formats.torch_file import read_torch
+from msprobe_nb.store.dtypes import widen
 from msprobe_nb.store.sources import Source
 
+TORCH, NUMPY = (".pt", ".pth"), (".npy",)
 _HEAD_BYTES = 1 << 16
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -40,15 +43,44 @@ def read_tensor_file(source: Source, path: str) -> np.ndarray:
     UnsafeFileError
         Reading it would run code.
     """
-    if path.endswith((".pt", ".pth")):
+    if path.endswith(TORCH):
         return read_torch(source, path)
-    if path.endswith(".npy"):
+    if path.endswith(NUMPY):
         return read_npy(source, path)
     raise TensorReadError(
         "unknown kind of tensor file",
         file=source.where(path),
         remedy="Supported are .pt, .pth and .npy",
     )
+
+
+def write_tensor_file(path: Path, array: np.ndarray) -> None:
+    """Write an array as the official tool writes a tensor.
+
+    Parameters
+    ----------
+    path : Path
+        ``.pt`` and ``.pth`` become what ``torch.load(weights_only=True)`` reads: one plain tensor
+        on the CPU, C order, with a storage of its own. ``.npy`` files hold low-precision types
+        as float32 (which is exact), since numpy has no such types.
+    array : ndarray
+        Any shape; any dtype of :mod:`msprobe_nb.store.dtypes`.
+
+    Raises
+    ------
+    FormatError
+        The kind of file cannot hold this data type.
+    """
+    if path.name.endswith(NUMPY):
+        np.save(path, widen(array), allow_pickle=False)
+        return
+    if not path.name.endswith(TORCH):
+        raise FormatError("unknown kind of tensor file", file=path, remedy="Use .pt or .npy")
+    import torch
+
+    from msprobe_nb.formats.torch_values import from_array
+
+    torch.save(from_array(array), path)
 
 
 def read_npy(source: Source, path: str) -> np.ndarray:

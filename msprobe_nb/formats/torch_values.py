@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from msprobe_nb.errors import FormatError
 from msprobe_nb.store.decode import densify
-from msprobe_nb.store.dtypes import storage_dtype
+from msprobe_nb.store.dtypes import is_low_precision, storage_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -133,3 +134,26 @@ def _placement(placement: Any) -> dict[str, Any]:
     if placement.is_partial():
         return {name: {"reduce_op": placement.reduce_op}}
     return {name: {}}
+
+
+def from_array(array: np.ndarray) -> torch.Tensor:
+    """An array as a tensor with memory of its own: the inverse of :func:`to_array`.
+
+    Raises
+    ------
+    FormatError
+        torch has no such data type.
+    """
+    import torch
+
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    plain = np.array(little, order="C")  # also what is read-only or mapped
+    dtype = getattr(torch, plain.dtype.name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise FormatError(
+            f"torch has no data type {plain.dtype.name!r}", remedy="Upgrade torch, or use .npy"
+        )
+    if not is_low_precision(plain.dtype):
+        return torch.from_numpy(plain)
+    codes = torch.from_numpy(plain.view(f"i{plain.itemsize}"))
+    return codes.view(dtype)

@@ -174,6 +174,9 @@ class Values:
         """The rows at `rows`; -1 gives an absent row."""
         if np.array_equal(rows, np.arange(len(self.number))):
             return self
+        if not len(self.number):  # there is no last row for -1 to stand for
+            shape = (len(rows), *self.number.shape[1:])
+            return Values(np.full(shape, np.nan), np.full(shape, ABSENT, np.uint8))
         number, kind = self.number[rows], self.kind[rows]
         missing = rows < 0
         number[missing], kind[missing] = np.nan, ABSENT

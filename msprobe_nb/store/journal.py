@@ -18,7 +18,6 @@ from msprobe_nb.errors import DamagedStoreError
 from msprobe_nb.store import jsonsafe, layout
 from msprobe_nb.store.rows import EdgeRow, HeadRow, NodeRow, Row, StackRow, TensorRow
 
-_ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Row)
 
 
@@ -70,7 +69,7 @@ class Journal:
         return cls(path, file)
 
     def _add(self, row: Any) -> None:
-        self._lines.append(_ENCODER.encode(row))
+        self._lines.append(layout.encode_json(row))
 
     def tensor(self, row: TensorRow) -> None:
         """Add a value."""
@@ -124,8 +123,8 @@ class Journal:
         content: JournalContent | None = None
         for line in raw.splitlines(keepends=True):
             try:
-                row = _DECODER.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+                row = _decode(line)
+            except (msgspec.MsgspecError, ValueError):
                 break
             if not line.endswith(b"\n"):
                 break
@@ -143,6 +142,13 @@ class Journal:
                 remedy="The recording was stopped before it began; delete this folder",
             )
         return content
+
+
+def _decode(line: bytes) -> Row:
+    try:
+        return _DECODER.decode(line)
+    except msgspec.DecodeError:  # a torn line, or one with lone surrogates
+        return layout.decode_json(line, Row)
 
 
 def _strict(statistics: list[Any]) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
+
+from msprobe_nb.store import layout
 
 LITERALS = {"\x00nan": math.nan, "\x00inf": math.inf, "\x00-inf": -math.inf}
 _NUL = "\x00"
@@ -53,9 +54,9 @@ def replace(value: Any) -> Any:
 
 def dumps(value: Any) -> str:
     """JSON text."""
-    return msgspec.json.encode(replace(value)).decode()
+    return layout.encode_json(replace(value)).decode()
 
 
 def loads(text: str) -> Any:
     """Inverse of :func:`dumps`."""
-    return restore(msgspec.json.decode(text))
+    return restore(layout.decode_json(text))

@@ -8,6 +8,7 @@ which tensors are appended *is* a valid shard once the table stands at its end.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import struct
@@ -37,8 +38,29 @@ _BYTES = [{"name": "bytes"}]
 
 
 def encode_json(value: Any) -> bytes:
-    """`value` as compact UTF-8 JSON."""
-    return msgspec.json.encode(value)
+    """`value` as compact UTF-8 JSON; lone surrogates, which UTF-8 cannot hold, as escapes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def decode_json(raw: bytes | str | msgspec.Raw, type: Any = Any) -> Any:  # noqa: A002
+    """Inverse of :func:`encode_json`.
+
+    Raises
+    ------
+    msgspec.MsgspecError, ValueError
+        Not JSON, or not of this type.
+    """
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return msgspec.convert(
+            json.loads(bytes(raw) if isinstance(raw, msgspec.Raw) else raw), type
+        )
 
 
 def group_metadata(attributes: dict[str, Any]) -> bytes:

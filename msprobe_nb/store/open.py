@@ -27,9 +27,9 @@ def read_attributes(source: Source) -> dict[str, Any] | None:
     if not source.exists(layout.GROUP):
         return None
     try:
-        metadata = msgspec.json.decode(source.read(layout.GROUP))
+        metadata = layout.decode_json(source.read(layout.GROUP))
         attributes = metadata.get("attributes", {})
-    except (msgspec.MsgspecError, AttributeError) as error:
+    except (msgspec.MsgspecError, ValueError, AttributeError) as error:
         raise DamagedStoreError(
             f"the group's metadata is broken ({error!s:.80})",
             file=source.where(layout.GROUP),

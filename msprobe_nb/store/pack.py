@@ -24,6 +24,8 @@ TENSOR_MODE, STATISTICS_MODE, CHECKSUM_MODE, STRUCTURE_MODE = (
     "structure",
 )
 
+KERNEL_LEVEL = "kernel"  # level of what the kernels of a compiled graph recorded
+
 
 @dataclass(frozen=True, slots=True)
 class PackInfo:
@@ -34,7 +36,7 @@ class PackInfo:
     task : str or None
         ``statistics``, ``tensor``, ``structure`` ... as recorded.
     level : str or None
-        ``L0``, ``L1``, ``mix``, ``debug`` ...
+        ``L0``, ``L1``, ``mix``, ``debug``, ``kernel`` ...
     framework : str or None
         ``pytorch``, ``mindspore`` or ``mindtorch``.
     """
@@ -135,6 +137,11 @@ class Pack(ABC):
         """Whether values were saved by hand (``debug.json``) instead of recorded by hooks."""
         roles = self.index.role
         return len(roles) > 0 and bool((roles == DEBUG).all())
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the kernels of a compiled graph were recorded."""
+        return self.info.level == KERNEL_LEVEL
 
     def forget(self) -> None:
         """Drop what was read; it is read again when needed.

@@ -72,8 +72,8 @@ class StorePack(Pack):
         if not self.complete:
             return self._journal.attributes
         try:
-            found = msgspec.json.decode(self.source.read(layout.GROUP))["attributes"]
-        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            found = layout.decode_json(self.source.read(layout.GROUP))["attributes"]
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(layout.GROUP, error) from None
         if not isinstance(found, dict) or found.get("format") != layout.PACK_FORMAT:
             raise DamagedStoreError(
@@ -183,7 +183,7 @@ class StorePack(Pack):
             return records_of(content.nodes, content.stacks, content.tensors, self.table.exact)
         try:
             stored = self.source.read(f"{layout.RECORDS}/c/0")
-            return msgspec.json.decode(layout.without_checksum(stored), type=Records)
+            return layout.decode_json(layout.without_checksum(stored), Records)
         except _BROKEN as error:
             raise self._damaged(layout.RECORDS, error) from None
 

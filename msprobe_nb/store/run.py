@@ -34,7 +34,8 @@ class Run:
     url : str
         Path or URL it was opened from.
     kind : str
-        ``run`` for our store, ``msprobe`` for a folder of the official tool.
+        ``run`` for our store, ``msprobe`` for a folder of the official tool, ``mindspore`` for a
+        kernel dump, ``saved`` for arrays saved by hand.
     depth : str
         What the path pointed to: ``root``, ``step`` or ``pack``.
     attributes : dict
@@ -265,7 +266,9 @@ class Run:
 
     def summary(self) -> str:
         """A few lines of text: what, how much, from where."""
-        kind = "run store" if self.kind == "run" else "official recording"
+        kind = {"run": "run store", "mindspore": "kernel dump", "saved": "saved arrays"}.get(
+            self.kind, "official recording"
+        )
         state = "complete" if self.complete else "unfinished"
         first = ", ".join(
             str(fact) for fact in (self.framework, self.task, self.level) if fact is not None

@@ -192,14 +192,13 @@ class PackWriter:
             Further fields of :class:`~msprobe_nb.store.rows.NodeRow`: ``parent``, ``micro_step``,
             ``recompute``, ``recorded``, ``structure``.
         """
-        row = NodeRow(name, stack=self._add_stack(stack), **facts)
+        row = NodeRow(name, stack=-1 if stack is None else self.add_stack(stack), **facts)
         self.nodes.append(row)
         self._journal.node(row)
         return len(self.nodes) - 1
 
-    def _add_stack(self, frames: Sequence[str] | None) -> int:
-        if frames is None:
-            return -1
+    def add_stack(self, frames: Sequence[str]) -> int:
+        """Add a call stack, innermost frame first, unless it is known; return its row."""
         key = tuple(frames)
         at = self._stack_of.setdefault(key, len(self.stacks))
         if at == len(self.stacks):

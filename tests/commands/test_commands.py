@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from support import DUMPS, RESNET, call, read_csv, tensor, write_dump
+from support import DATA, DUMPS, RESNET, call, read_csv, read_xlsx, tensor, write_dump
 
 import msprobe_nb
 from msprobe_nb import Comparison, Run
@@ -50,6 +50,50 @@ def test_options_of_compare(here, capsys):
     assert len(list((here / "out").glob("*rank[02]_*.csv"))) == 2
     assert "report: report.html" in out
     assert "<html" in (here / "report.html").read_text()
+
+
+PAIRED = [
+    (["-fm"], {"fuzzy": True}),
+    (["--fuzzy_match"], {"fuzzy": True}),
+    (["-cm"], {"cell_mapping": True}),
+    (["--cell_mapping", str(DATA / "maps/cell_ms.yaml")], "cell_ms"),
+    (["-am"], {"api_mapping": True}),
+    (["--api_mapping", str(DATA / "maps/api.yaml")], "api"),
+    (["-lm"], {"layer_mapping": True}),
+    (["--layer_mapping", str(DATA / "maps/layer.yaml")], "layer"),
+    (["-dm", str(DATA / "maps/data.yaml")], "data"),
+]
+
+
+@pytest.mark.parametrize(("words", "option"), PAIRED)
+def test_ways_of_pairing(here, words, option):
+    if isinstance(option, str):
+        option = {words[0].strip("-").replace("dm", "data_mapping"): words[1]}
+    sides = [str(DUMPS / "twin_statistics_mix" / side) for side in ("ms", "pt")]
+    assert main(["compare", "-m", "auto", "-tp", sides[0], "-gp", sides[1], *words]) == 0
+    expected = msprobe_nb.compare(*sides, progress=False, **option)
+    (expected_csv,) = expected.to_csv(here / "expected")
+    (written,) = (here / "output").glob("*.csv")
+    assert read_csv(written) == read_csv(expected_csv)
+    mappings = list((here / "output").glob("data_mapping_*.yaml"))
+    assert len(mappings) == ("layer_mapping" in option)
+
+
+def test_values_can_be_prepared_and_measured_otherwise(here, capsys):
+    (here / "alg_size.py").write_text(
+        "def column_name(): return 'Size'\ndef compare(n, b): return n.numel()\n"
+    )
+    (here / "table.yaml").write_text("nonsense: {}\n")
+    words = ["compare", "-tp", TARGET, "-gp", GOLDEN, "--algorithm", "alg_size.py"]
+    assert main([*words, "--config", "table.yaml", "-tensor_log"]) == 0
+    out = capsys.readouterr().out
+    assert "table.yaml: unknown section 'nonsense'" in out
+    line = "[Tensor.__mul__.0.forward.input.0] Compare result: Cosine 1.0, EucDist 0.0, "
+    assert "start compare: Tensor.__mul__.0.forward.input.0" in out.splitlines()
+    assert [text for text in out.splitlines() if text.startswith(line) and "Size 24" in text]
+    assert out.count("start compare: ") == 107
+    (written,) = (here / "output").glob("*.csv")
+    assert "Size" in read_csv(written)[0]
 
 
 @pytest.mark.parametrize("topic", [[], ["help"], ["--help"]])
@@ -149,6 +193,21 @@ def test_ls_open_and_import(here, capsys):
     capsys.readouterr()
     assert main(["open", "run.zarr"]) == 0
     assert "run.zarr" in capsys.readouterr().out
+
+
+def test_export_writes_an_official_folder_and_says_what_it_could_not(here, capsys):
+    entry = call([tensor(data_name="gone.pt")], [])
+    write_dump(here / "run/step0/rank0", {"Torch.a.0.forward": entry}, task="tensor")
+    assert main(["export", "run", "official"]) == 0
+    note, path = capsys.readouterr().out.splitlines()
+    assert note.startswith(
+        "note: Torch.a.0.forward.input.0 has no file: the tensor file is missing"
+    )
+    assert path == "official"
+    ours, theirs = (here / f"{name}/step0/rank0/dump.json" for name in ("official", "run"))
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert main(["export", "run", "official"]) == 1
+    assert "not empty" in capsys.readouterr().err
 
 
 def test_a_truncated_dump_can_be_salvaged(here, capsys):
@@ -281,6 +340,8 @@ def test_paths_and_variables_complete(here):
     assert found == {"ref", "road", "runs/", "readme"}
     assert complete("%msprobe compare -tp runs/") == {"runs/a/"}
     assert complete("%msprobe open run") == {"runs/"}
+    for option in ("-dm", "--cell_mapping", "-am", "-lm", "--config", "--algorithm"):
+        assert complete(f"%msprobe compare {option} re") == {"readme"}
     assert complete("%msprobe compare --rank r") == set()
 
 
@@ -313,3 +374,42 @@ def test_the_kernel_asks_our_completer(shell, here):
     with provisionalcompleter():
         found = {c.text for c in shell.Completer.completions(line, len(line))}
     assert "runs/" in found
+
+
+def test_compare_writes_spreadsheets(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, "--xlsx", "-o", "out"]) == 0
+    (written,) = (here / "out").iterdir()
+    assert written.suffix == ".xlsx"
+    assert f"result: out/{written.name}" in capsys.readouterr().out
+
+
+def test_merge_result_writes_one_sheet_for_each_metric(here, capsys):
+    for side, value in (("a", 1.0), ("b", 2.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.add.0.forward": entry})
+    (here / "merge.yaml").write_text("api: [Torch.add]\ncompare_index: [Max diff, L2norm diff]\n")
+    assert main(["compare", "-tp", "b", "-gp", "a", "-o", "out", "--xlsx"]) == 0
+    assert main(["merge_result", "-i", "out", "-o", "merged", "-config", "merge.yaml"]) == 0
+    (written,) = (here / "merged").iterdir()
+    sheets = read_xlsx(written)
+    assert list(sheets) == ["Max diff", "L2norm diff"]
+    assert sheets["Max diff"][0] == ["NPU Name", "rank0", "rank1"]
+    assert "2 values over rank0, rank1: Max diff, L2norm diff" in capsys.readouterr().out
+
+
+def test_first_differences_and_merged_ranks_in_a_notebook(shell, here):
+    for side, value in (("a", 1.0), ("b", 4.0)):
+        for rank in range(2):
+            entry = call([tensor()], [tensor(value=value)])
+            write_dump(here / side / f"rank{rank}", {"Torch.<b>.0.forward": entry})
+    before = sorted(here.rglob("*"))
+    first = shell.run_line_magic("msprobe", "compare -tp b -gp a -da")
+    assert first.findings["rank"].tolist() == [0, 1]
+    assert "<b>" not in first._repr_html_()
+    (here / "m.yaml").write_text("api: ['Torch.<b>']\n")
+    shell.user_ns["c"] = shell.run_line_magic("msprobe", "compare -tp b -gp a")
+    merged = shell.run_line_magic("msprobe", "merge_result -i c -config m.yaml")
+    assert list(merged["Max diff"].columns) == ["NPU Name", "rank0", "rank1"]
+    assert "Torch.<b>" not in merged._repr_html_()
+    assert sorted(here.rglob("*")) == [*sorted([*before, here / "m.yaml"])]

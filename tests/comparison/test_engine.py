@@ -104,7 +104,7 @@ MISMATCHES = [
     ({}, {"task": "tensor"}, TaskMismatchError, "'statistics', the golden with 'tensor'"),
     ({"task": "nan_check"}, {"task": "nan_check"}, TaskMismatchError, "hold nothing to compare"),
     ({"framework": "jax"}, {}, FrameworkMismatchError, "a 'jax' target"),
-    ({}, {"framework": "mindspore"}, FrameworkMismatchError, "'pytorch' target cannot be compared"),
+    ({}, {"framework": "tensorflow"}, FrameworkMismatchError, "'tensorflow' golden cannot be"),
 ]
 
 
@@ -130,26 +130,12 @@ def test_saved_by_hand_against_recorded_by_hooks():
         compare(DUMPS / "debug_tensor/target", DUMPS / "edge_tensor_L1/golden")
 
 
-@pytest.mark.parametrize(
-    ("pair", "allowed"),
-    [
-        (("pytorch", "pytorch"), True),
-        (("mindspore", "mindspore"), True),
-        (("mindspore", "pytorch"), True),
-        (("mindtorch", "pytorch"), True),
-        (("mindtorch", "mindspore"), True),
-        (("pytorch", "mindspore"), False),
-        (("pytorch", "mindtorch"), False),
-    ],
-)
-def test_frameworks(tmp_path, pair, allowed):
-    for side, framework in zip("ab", pair, strict=True):
+@pytest.mark.parametrize("target", ["pytorch", "mindspore", "mindtorch"])
+@pytest.mark.parametrize("golden", ["pytorch", "mindspore", "mindtorch"])
+def test_frameworks(tmp_path, target, golden):
+    for side, framework in zip("ab", (target, golden), strict=True):
         write_dump(tmp_path / side, entry(), framework=framework)
-    if allowed:
-        assert compare(tmp_path / "a", tmp_path / "b").counts["pass"] == 2
-    else:
-        with pytest.raises(FrameworkMismatchError):
-            compare(tmp_path / "a", tmp_path / "b")
+    assert compare(tmp_path / "a", tmp_path / "b").counts["pass"] == 2
 
 
 def test_a_missing_framework_is_taken_as_pytorch_and_told(tmp_path):
@@ -327,7 +313,7 @@ def test_rows_of_one_side_only(tmp_path):
         "Torch.sub.0.forward.input.0",
         "Torch.sub.0.forward.output.0",
     ]
-    assert "1 value could not be measured: 1 only in the target" in result.summary()
+    assert "1 value could not be measured: only in the target" in result.summary()
 
 
 # ---------------------------------------------------------------- backward calls
@@ -365,8 +351,19 @@ def test_an_interrupt_between_ranks_keeps_what_is_done(tmp_path, monkeypatch):
     result = compare(run, run)
     assert not result.complete
     assert result.ranks == [0, 1]
-    assert "Interrupted" in result.summary()
+    assert result.summary().startswith(
+        "Interrupted after 4 of 4 values and 2 recordings not begun. No differences found"
+    )
     assert result.counts["pass"] == 4
+
+
+def test_an_interrupt_before_anything_is_done_says_so(tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "start_part", interrupted)
+    run = tree(tmp_path, {"step0/rank0": 1})
+    assert compare(run, run).summary().startswith("Interrupted before anything was compared")
 
 
 def test_an_interrupt_within_tensor_data_keeps_what_is_done(monkeypatch, tmp_path):
@@ -385,6 +382,7 @@ def test_an_interrupt_within_tensor_data_keeps_what_is_done(monkeypatch, tmp_pat
     whole = len(result.parts[0])
     assert not result.complete
     assert 0 < len(result) < whole == 107
+    assert result.summary().startswith(f"Interrupted after {len(result)} of 107 values.")
     assert len(result.table) == len(result)
     assert (result.table["status"] != "not reached").all()
     assert sum(result.counts.values()) == len(result)

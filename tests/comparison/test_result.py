@@ -271,8 +271,29 @@ def test_the_conclusion_comes_first(resnet, tmp_path):
     assert second.startswith("Look first at ")
     write_dump(tmp_path, {"Torch.add.0.forward": call([tensor()], [tensor()])})
     same = msprobe_nb.compare(tmp_path, tmp_path, progress=False)
-    assert same.summary().startswith("No differences found: all 2 values pass.")
+    assert same.summary().startswith("No differences found: all 2 compared values are equal.")
     assert str(same) == same.summary()
+
+
+def test_a_pass_is_not_called_equal(tmp_path):
+    write_dump(tmp_path / "a", {"Torch.add.0.forward": call([tensor()], [tensor(norm=1.05)])})
+    write_dump(tmp_path / "b", {"Torch.add.0.forward": call([tensor()], [tensor()])})
+    found = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", progress=False)
+    assert found.counts == {"pass": 2, "warning": 0, "error": 0}
+    assert found.summary().startswith(
+        "Nothing is marked: all 2 compared values pass, the largest deviation is "
+        "Torch.add.0.forward.output.0, by 4.76%."
+    )
+
+
+@pytest.mark.parametrize("partner", [{"dtype": "torch.int64"}, {"name": "Torch.sub.0.forward"}])
+def test_nothing_measured_is_not_called_equal(tmp_path, partner):
+    name = partner.pop("name", "Torch.add.0.forward")
+    write_dump(tmp_path / "a", {"Torch.add.0.forward": call([tensor(dtype="torch.int32")], [])})
+    write_dump(tmp_path / "b", {name: call([tensor(**partner)], [])})
+    for rules in ("msprobe", "evidence"):
+        found = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", rules=rules, progress=False)
+        assert found.summary().startswith("Nothing could be compared")
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"

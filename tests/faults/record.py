@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from faults import CONFIRMING, TUNING, Fault, build, data_of
+from faults import CONFIRMING, FIRST_CONFIRMING, TUNING, Fault, build, data_of
 from models import MODELS
 from msprobe.pytorch import PrecisionDebugger
 
@@ -41,7 +41,8 @@ def record(folder: Path, task: str, model_name: str, fault: Fault | None, thread
 def main(folder: Path, task: str, which: str) -> None:
     jobs = [(folder / f"{name}.golden", name, None, 1) for name in MODELS]
     jobs += [(folder / f"{name}.threads", name, None, 2) for name in MODELS]
-    faults = {"tuning": TUNING, "confirming": CONFIRMING, "all": TUNING + CONFIRMING}[which]
+    sets = {"tuning": TUNING, "first": FIRST_CONFIRMING, "confirming": CONFIRMING}
+    faults = sets[which] if which in sets else [fault for group in sets.values() for fault in group]
     jobs += [(folder / fault.folder, fault.model, fault, 1) for fault in faults]
     for job in jobs:
         child = os.fork()

@@ -15,7 +15,6 @@ from support import call, tensor
 from msprobe_nb import names
 from msprobe_nb.formats.msprobe.flatten import flatten
 from msprobe_nb.formats.msprobe.leaves import Leaves
-from msprobe_nb.formats.msprobe.structure import describe, rebuild
 from msprobe_nb.store.index import ARGUMENT, INPUT, NULL, OUTPUT, PARAMETERS, TENSOR
 
 
@@ -183,34 +182,6 @@ def test_the_fast_way_and_the_free_way_find_the_same_rows(entry):
     assert fast.roles == free.roles
     assert fast.leaves == free.leaves
     assert fast.extra == free.extra
-
-
-@given(ENTRIES)
-def test_an_entry_can_be_rebuilt_from_its_description_and_leaves(entry):
-    node = names.parse("Module.a.Linear.forward.0")
-    found = Leaves()
-    found.add_entry(node, entry)
-    numbers = list(range(len(found.leaves)))
-    outline = rebuild(describe(entry, node), numbers)
-
-    def leaves_of(value):
-        if value is None or (isinstance(value, dict) and isinstance(value.get("type"), str)):
-            return "leaf"
-        if isinstance(value, dict):
-            return {key: leaves_of(child) for key, child in value.items()}
-        return [leaves_of(child) for child in value] if isinstance(value, list) else value
-
-    def numbers_of(value, original):
-        if isinstance(original, (bool, int)):
-            return value
-        if isinstance(value, int):
-            return "leaf"
-        if isinstance(value, dict):
-            return {key: numbers_of(child, original[key]) for key, child in value.items()}
-        return [numbers_of(c, o) for c, o in zip(value, original, strict=True)]
-
-    assert numbers_of(outline, entry) == leaves_of(entry)
-    assert list(outline) == list(entry)
 
 
 def test_rows_of_many_batches_keep_their_order():

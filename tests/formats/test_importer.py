@@ -176,6 +176,14 @@ def test_importing_twice_changes_nothing(recording, tmp_path):
     assert (tmp_path / "r.zarr/step0/rank0" / layout.GROUP).stat().st_mtime_ns == before
 
 
+def test_another_recording_does_not_pass_for_the_one_that_is_there(recording, tmp_path):
+    import_run(recording, tmp_path / "r.zarr", progress=False)
+    entry = call([tensor()], [tensor()])
+    write_dump(tmp_path / "other/step0/rank0", {"Torch.a.0.forward": entry})
+    with pytest.raises(UsageError, match="another recording"):
+        import_run(tmp_path / "other", tmp_path / "r.zarr", progress=False)
+
+
 def test_a_store_can_be_imported_too(recording, tmp_path):
     first = import_run(recording, tmp_path / "a.zarr", progress=False)
     second = import_run(first, tmp_path / "b.zarr", progress=False)

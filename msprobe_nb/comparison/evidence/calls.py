@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from msprobe_nb import names
-from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations, deviations_of
+from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.verdict import Thresholds
 from msprobe_nb.store.index import (
@@ -57,11 +57,6 @@ class Calls:
     rows: Deviations
     limits: Thresholds
     noise: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, part: Part, limits: Thresholds, noise: np.ndarray | None = None) -> Calls:
-        """Measure a part."""
-        return cls(part, deviations_of(part), limits, noise)
 
     def __len__(self) -> int:
         return len(self.part.target.pack.nodes)
@@ -211,9 +206,9 @@ class Calls:
         given[linked] = np.maximum(given[linked], changed[self.forward[linked]])
         gradients = self.phase == names.PARAMETERS_GRAD
         given[gradients] = np.maximum(given, self.relatives)[gradients]
-        blind = ~self.any(self.is_input & ~np.isnan(self.rows.size)) | (
-            (self.phase == names.BACKWARD) & ~linked
-        )
+        # Statistics that agree but for rounding do not prove that the values do.
+        blind = self.any(self.is_input & ~self.rows.exact) | ~self.any(self.is_input)
+        blind |= (self.phase == names.BACKWARD) & ~linked
         return np.where(blind, np.maximum(given, self.before), given)
 
     def explained_without(self, calls: np.ndarray) -> np.ndarray:
@@ -225,9 +220,9 @@ class Calls:
     @cached_property
     def before(self) -> np.ndarray:
         """Largest deviation of anything that earlier calls produced or used with effect."""
-        own = np.maximum.reduce(
-            [self.results, self.parameters, np.where(self.effect > 0, self.inputs, 0.0)]
-        )
+        # Inputs of modules may have been recorded after an inner call changed them in place.
+        used = (self.effect > 0) & ~self.has_calls_inside
+        own = np.maximum.reduce([self.results, self.parameters, np.where(used, self.inputs, 0.0)])
         running = np.maximum.accumulate(own) if len(own) else own
         return np.concatenate([[0.0], running[:-1]]) if len(own) else own
 

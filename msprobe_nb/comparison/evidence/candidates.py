@@ -11,12 +11,19 @@ from msprobe_nb.comparison.evidence.calls import Calls
 from msprobe_nb.comparison.evidence.deviation import GROSS
 from msprobe_nb.comparison.evidence.unmatched import Cause, Unmatched
 from msprobe_nb.store.index import STATISTICS
+from msprobe_nb.store.pack import STATISTICS_MODE
 from msprobe_nb.text import number, percent
 
 # Kinds in the order in which one explains the next at the same call.
 _EXPLAINS = (
     *("argument", "parameter", "dtype", "shape", "overflow", "unmatched", "input", "output"),
     "gradient",
+)
+# APIs whose second and later tensors are weights: what a recording without modules shows of them.
+_TAKES_WEIGHTS = frozenset(
+    {"linear", "dense", "bilinear", "bidense", "embedding", "embedding_bag", "prelu", "layer_norm"}
+    | {"batch_norm", "group_norm", "instance_norm", "rms_norm", "npu_rms_norm", "conv1d", "conv2d"}
+    | {"conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "lstm", "gru"}
 )
 _OVERFLOW_LIMIT = 0.3  # inputs that are off by more may well overflow an innocent call
 
@@ -128,7 +135,7 @@ class _Search:
             given = calls.any(differs & calls.is_input)
             given |= calls.climb(own) > 0
             linked = calls.forward >= 0
-            given[linked] |= own[calls.forward[linked]] > 0
+            given[linked] |= (given | (own > 0))[calls.forward[linked]]
             given |= (calls.phase == names.PARAMETERS_GRAD) & (seen > 0)
             blank = ~calls.any(calls.is_input & (self.rows.partner >= 0)) & (seen > 0)
             new = differs & calls.is_parameter
@@ -190,7 +197,9 @@ class _Search:
             if given > 0:
                 cause = f"what the call was given only by {percent(given)}"
             else:
-                cause = "what the call was given agrees"
+                agree = "agree" if self.part.mode == STATISTICS_MODE else "agrees"
+                what = "the statistics of " if agree == "agree" else ""
+                cause = f"{what}what the call was given {agree}"
             found.append(
                 self._make(kind, row, self.rows.size[row], f"{self._difference(row)}; {cause}")
             )
@@ -227,10 +236,11 @@ class _Search:
                 *(weight, cause.order, cause.order),
             )
         index = self.part.target.index
-        slot, phase = self.slot(row), self.calls.phase[node]
-        if phase == names.FORWARD and index.requires_grad[row] == 1 and not slot.endswith(".0"):
+        slot = self.slot(row)
+        takes_weights = names.api_of(self.nodes.name[node]) in _TAKES_WEIGHTS
+        if takes_weights and index.requires_grad[row] == 1 and not slot.endswith(".0"):
             return self._make("parameter", row, self.rows.size[row], self._difference(row))
-        kind = "gradient" if phase == names.BACKWARD else "input"
+        kind = "gradient" if self.calls.phase[node] == names.BACKWARD else "input"
         sentence = f"{self._difference(row)}; nothing recorded before it does"
         return self._make(kind, row, self.rows.size[row], sentence)
 

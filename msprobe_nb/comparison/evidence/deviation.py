@@ -23,8 +23,9 @@ from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import Side
 from msprobe_nb.comparison.status import COMPARED, NON_FINITE
 from msprobe_nb.comparison.tensors import RELATIVE_L2
+from msprobe_nb.store.dtypes import canonical
 from msprobe_nb.store.index import ARGUMENT, FLOAT, INT, TENSOR
-from msprobe_nb.store.pack import CHECKSUM_MODE, TENSOR_MODE
+from msprobe_nb.store.pack import CHECKSUM_MODE, STATISTICS_MODE, TENSOR_MODE
 
 GROSS = 1e3
 EPS32 = float(np.finfo(np.float32).eps)
@@ -58,6 +59,8 @@ class Deviations:
         Golden row, also where the dtype gate keeps it from the official comparison; -1 for none.
     size : ndarray of float64
         Deviation as described above; 0 where equal, NaN where nothing can be said.
+    exact : ndarray of bool
+        Whether everything recorded of the value is equal to the last bit.
     given : ndarray of float64
         What the value explains downstream: its deviation, and the rounding of a changed dtype.
     epsilon : ndarray of float64
@@ -72,6 +75,7 @@ class Deviations:
 
     partner: np.ndarray
     size: np.ndarray
+    exact: np.ndarray
     given: np.ndarray
     epsilon: np.ndarray
     dtype: np.ndarray
@@ -80,11 +84,6 @@ class Deviations:
     born: np.ndarray
     rms: np.ndarray
     count: np.ndarray
-
-
-def canonical_dtype(text: Any) -> str:
-    """``float32`` of ``torch.float32`` and of ``Float32``."""
-    return str(text).rpartition(".")[2].lower()
 
 
 def deviations_of(part: Part) -> Deviations:
@@ -119,8 +118,14 @@ def deviations_of(part: Part) -> Deviations:
         argument[row], size[row] = True, change
     born = tensors & odd[0] & ~odd[1]
     given = np.maximum(size, rounding)
+    with np.errstate(invalid="ignore"):
+        alike = (ours_numbers == their_numbers).all(axis=1)
+    exact = paired & ~dtype & ~(size > 0)
+    exact &= alike if part.mode == STATISTICS_MODE else ~np.isnan(size)
     dtype = dtype & tensors
-    return Deviations(partner, size, given, epsilon, dtype, shape, argument, born, rms, count)
+    return Deviations(
+        partner, size, exact, given, epsilon, dtype, shape, argument, born, rms, count
+    )
 
 
 def _numbers(values: Any) -> np.ndarray:
@@ -150,8 +155,8 @@ def _differs(ours: Any, theirs: Any, partner: np.ndarray) -> np.ndarray:
 
 def _dtypes(target: Side, golden: Side, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which rows differ in dtype, and the coarser epsilon of each."""
-    ours = target.index.dtype.map(canonical_dtype)
-    theirs = golden.index.dtype.map(canonical_dtype)
+    ours = target.index.dtype.map(canonical)
+    theirs = golden.index.dtype.map(canonical)
     epsilon = _epsilons(ours)[ours.codes]
     if len(theirs):
         other = _epsilons(theirs)[theirs.codes[partner]]

@@ -22,6 +22,9 @@ from msprobe_nb.text import percent, plural
 _PRECISIONS = (("TF32", 2.0**-10), ("bfloat16", 2.0**-7))
 _EXACT = 1e-6  # inputs that agree to this count as equal, results that do as undrifted
 _FEW_TERMS = 16
+_INTRODUCED = 4
+_ENOUGH = 3
+_ROUNDING = 4e-6  # float32 products of usual lengths stay below
 _SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
 
@@ -60,6 +63,35 @@ def split_drift(calls: Calls, found: list[Candidate]) -> tuple[list[Candidate], 
     )
     gone = {id(candidate) for candidate in products}
     return [c for c in found if id(c) not in gone], [Drift(f"{name} products", sentence)]
+
+
+def recognise(calls: Calls) -> list[Drift]:
+    """The signature of the products of a part without any origin.
+
+    A product *introduces* a deviation when its result deviates four times more than what it was
+    given; between rounding in float32 and a few roundings of a reduced precision that is drift.
+    """
+    node = calls.part.node
+    rows = calls.is_result & (calls.phase == names.FORWARD)[node] & calls.dirty
+    given = np.maximum(calls.inputs, calls.parameters)[node]
+    rows &= (calls.rows.size > _INTRODUCED * given) & ~calls.has_calls_inside[node]
+    rows &= (calls.rows.epsilon > 0) & (calls.rows.epsilon < _PRECISIONS[0][1])
+    product = calls.is_product[node]
+    sizes = (calls.rows.size / calls.condition)[rows & product]
+    sizes = sizes[sizes > _ROUNDING]
+    if len(sizes) < _ENOUGH:
+        return []
+    middle, largest = float(np.median(sizes)), float(sizes.max())
+    name = next((n for n, eps in _PRECISIONS if largest <= calls.limits.drift * eps), None)
+    if name is None:
+        return []
+    others = int((rows & ~product & (calls.rows.size > _ROUNDING)).sum())
+    sentence = (
+        f"{len(sizes)} matrix products deviate {_INTRODUCED} times more than what they were given "
+        f"(median {percent(middle)}, at most {percent(largest)}), of all other calls "
+        f"{others}: the size of factors rounded to {name}"
+    )
+    return [Drift(f"{name} products", sentence)]
 
 
 def _may_drift(calls: Calls, candidate: Candidate) -> bool:

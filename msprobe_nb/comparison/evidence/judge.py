@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from msprobe_nb.comparison.evidence.candidates import Candidate
-from msprobe_nb.comparison.evidence.deviation import GROSS
+from msprobe_nb.comparison.evidence.deviation import GROSS, Deviations
 from msprobe_nb.comparison.evidence.origins import Evidence, ordered, weigh
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.status import PENDING, UNREADABLE
@@ -38,6 +39,7 @@ class EvidenceJudgement(Judgement):
         Name of the likeliest origin of the whole comparison; empty for none.
     """
 
+    by_rules: ClassVar[bool] = False
     evidence: Evidence = field(kw_only=True)
     origin_rows: dict[int, str] = field(kw_only=True)
     first: str = field(kw_only=True)
@@ -60,10 +62,13 @@ class EvidenceJudgement(Judgement):
 
 
 def judge_evidence(
-    parts: Sequence[Part], limits: Thresholds, noise: Sequence[np.ndarray | None]
+    parts: Sequence[Part],
+    deviations: Sequence[Deviations],
+    limits: Thresholds,
+    noise: Sequence[np.ndarray | None],
 ) -> list[Judgement]:
     """Judge all parts together: a difference may come from another rank or an earlier step."""
-    evidence = weigh(parts, limits, noise)
+    evidence = weigh(parts, deviations, limits, noise)
     first = _first_name(parts, evidence)
     start = _first_places(parts, evidence)
     judgements: list[Judgement] = []

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from msprobe_nb.comparison.evidence.deviation import deviations_of
-
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison
 
@@ -23,8 +21,7 @@ def noise_sizes(comparison: Comparison) -> list[np.ndarray | None]:
     if comparison.noise is None:
         return [None] * len(comparison.parts)
     golden: dict[tuple[int, int], np.ndarray] = {}
-    for part in comparison.noise.parts:
-        found = deviations_of(part)
+    for part, found in zip(comparison.noise.parts, comparison.noise.deviations, strict=True):
         sizes = np.full(len(part.golden) + 1, np.nan)  # the last entry stands for no partner
         rows = found.partner >= 0
         sizes[found.partner[rows]] = found.size[rows]

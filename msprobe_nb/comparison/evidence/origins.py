@@ -15,7 +15,8 @@ import numpy as np
 from msprobe_nb import names
 from msprobe_nb.comparison.evidence.calls import Calls
 from msprobe_nb.comparison.evidence.candidates import Candidate, candidates_of
-from msprobe_nb.comparison.evidence.drift import Drift, flushed_rows, split_drift
+from msprobe_nb.comparison.evidence.deviation import Deviations
+from msprobe_nb.comparison.evidence.drift import Drift, flushed_rows, recognise, split_drift
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.verdict import Thresholds
 from msprobe_nb.text import percent, plural
@@ -43,18 +44,25 @@ class Evidence:
 
 
 def weigh(
-    parts: Sequence[Part], limits: Thresholds, noise: Sequence[np.ndarray | None]
+    parts: Sequence[Part],
+    deviations: Sequence[Deviations],
+    limits: Thresholds,
+    noise: Sequence[np.ndarray | None],
 ) -> list[Evidence]:
     """Find the origins in all parts.
 
     Parameters
     ----------
     parts : sequence of Part
+    deviations : sequence of Deviations
     limits : Thresholds
     noise : sequence of (ndarray or None)
         For each part the deviation of its rows between two golden runs.
     """
-    measured = [Calls.of(part, limits, floor) for part, floor in zip(parts, noise, strict=True)]
+    measured = [
+        Calls(part, rows, limits, floor)
+        for part, rows, floor in zip(parts, deviations, noise, strict=True)
+    ]
     found: dict[int, tuple[list[Candidate], list[Drift]]] = {}
     inherited, wrong = 0.0, False
     known: set[tuple[int, str, str]] = set()
@@ -70,6 +78,8 @@ def weigh(
             _drop_received(measured, {at: found[at][0] for at in here})
         for at in here:
             known |= {(parts[at].rank, c.name, c.kind) for c in found[at][0]}
+            if not wrong and not found[at][0] and not found[at][1]:
+                found[at][1].extend(recognise(measured[at]))
             if flushed_rows(measured[at]).any():
                 found[at][1].append(_flushed(measured[at]))
         wrong = wrong or any(found[at][0] for at in here)
@@ -124,26 +134,40 @@ def _received(candidate: Candidate, sends: bool, others: Sequence[Candidate]) ->
 
 
 def _grouped(calls: Calls, found: list[Candidate]) -> list[Candidate]:
-    """Many parameters that deviate alike differ for one reason: the first stands for all."""
+    """Candidates that differ for one reason: the first stands for all.
+
+    Parameters or dtypes that differ alike in most modules (another checkpoint, another precision),
+    and one argument that changed in the same way in many calls (a learning rate).
+    """
     total = len(np.unique(calls.part.node[calls.is_parameter]))
     for kind in ("parameter", "dtype"):
         members = [c for c in found if c.kind == kind]
-        if len(members) < 4 or 2 * len(members) < total:
-            continue
-        middle = float(np.median([c.weight for c in members]))
-        alike = [c for c in members if c.weight <= _SAME_SIZE * middle]
-        first, rest = alike[0], alike[1:]
-        what = "so does" if len(rest) == 1 else "so do"
-        note = f"; {what} {plural(len(rest), 'more call')}"
-        if kind == "parameter":
-            note += f", by up to {percent(max(c.weight for c in alike))}"
-        gone = {id(c) for c in rest}
-        found = [
-            replace(c, sentence=c.sentence + note) if c is first else c
-            for c in found
-            if id(c) not in gone
-        ]
+        if len(members) >= 4 and 2 * len(members) >= total:
+            middle = float(np.median([c.weight for c in members]))
+            found = _merged(found, [c for c in members if c.weight <= _SAME_SIZE * middle])
+    arguments: dict[tuple[str, str], list[Candidate]] = {}
+    for c in found:
+        if c.kind == "argument":
+            arguments.setdefault((names.parse(c.name).stem, c.sentence), []).append(c)
+    for members in arguments.values():
+        found = _merged(found, members)
     return found
+
+
+def _merged(found: list[Candidate], alike: list[Candidate]) -> list[Candidate]:
+    """Let the first of some candidates stand for all of them."""
+    first, rest = alike[0], alike[1:]
+    if not rest:
+        return found
+    note = f"; {'so does' if len(rest) == 1 else 'so do'} {plural(len(rest), 'more call')}"
+    if first.kind == "parameter":
+        note += f", by up to {percent(max(c.weight for c in alike))}"
+    if first.kind == "argument":
+        note = f"; the same in {plural(len(rest), 'more call')}"
+    gone = {id(c) for c in rest}
+    weight = max(c.weight for c in alike) if first.kind == "argument" else first.weight
+    one = replace(first, sentence=first.sentence + note, weight=weight)
+    return [one if c is first else c for c in found if id(c) not in gone]
 
 
 def ordered(found: Sequence[Candidate]) -> list[Candidate]:

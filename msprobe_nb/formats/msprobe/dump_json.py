@@ -52,6 +52,8 @@ class DumpFile:
         Entry names that occur more than once.
     truncated : InvalidJSONError or None
         Where the file breaks off, when only its whole entries were read.
+    data_at : int
+        Position of ``data`` among the top-level keys.
     """
 
     header: dict[str, Any]
@@ -59,6 +61,7 @@ class DumpFile:
     _pairs: Any
     repeated: list[str] = field(default_factory=list)
     truncated: InvalidJSONError | None = None
+    data_at: int = 0
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """(name, entry) in file order; the entry as JSON bytes (``msgspec.Raw``) or decoded."""
@@ -104,20 +107,22 @@ def _parse_fast(raw: bytes) -> DumpFile | None:
         found = _decode(raw)
     if found is None:
         return None
-    header, entries = found
+    header, entries, data_at = found
     # Inside a JSON string no raw line break can stand, so this counts keys exactly, and a
     # repeated key (of which a dictionary keeps only the last) shows as a surplus.
     if raw.count(_ENTRY_INDENT) != len(entries):
         return None
-    return DumpFile(header, len(entries), entries.items())
+    return DumpFile(header, len(entries), entries.items(), data_at=data_at)
 
 
-def _decode(raw: bytes) -> tuple[dict[str, Any], dict[str, msgspec.Raw]] | None:
-    """Header and undecoded entries; None if this is no strict JSON or no dump."""
+def _decode(raw: bytes) -> tuple[dict[str, Any], dict[str, msgspec.Raw], int] | None:
+    """Header, undecoded entries and place of these; None if this is no strict JSON or no dump."""
     try:
         outer = _SLICES.decode(raw)
+        data_at = list(outer).index("data") if "data" in outer else 0
         entries = _SLICES.decode(outer.pop("data"))
-        return {key: msgspec.json.decode(value) for key, value in outer.items()}, entries
+        header = {key: msgspec.json.decode(value) for key, value in outer.items()}
+        return jsonsafe.restore(header), entries, data_at
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError):
         return None
 
@@ -176,6 +181,7 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
     scanner = _Scanner(text)
     header: dict[str, Any] = {}
     pairs: list[tuple[str, Any]] | None = None
+    data_at = 0
     try:
         if scanner.skip() != "{":
             raise FormatError("the file holds no JSON object", file=file, remedy=_RESTORE)
@@ -183,7 +189,7 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
             if key != "data":
                 header[key] = scanner.value()
             elif scanner.skip() == "{":
-                pairs = []
+                pairs, data_at = [], len(header)
                 for name in scanner.walk_keys():
                     pairs.append((name, _replaced(scanner.value())))
             else:
@@ -200,7 +206,7 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
         fault = _describe(error, scanner, file, pairs)
         if not (salvage and pairs):
             raise fault from None
-        return _finish(header, pairs, fault)
+        return _finish(header, pairs, fault, data_at)
     if pairs is None:
         raise FormatError(
             "'data' is missing",
@@ -208,7 +214,7 @@ def _parse_tolerant(raw: bytes, file: str, salvage: bool) -> DumpFile:
             key="data",
             remedy="Point to a dump.json or debug.json of the official tool",
         )
-    return _finish(header, pairs, None)
+    return _finish(header, pairs, None, data_at)
 
 
 def _replaced(entry: Any) -> Any:
@@ -245,8 +251,11 @@ def _describe(
 
 
 def _finish(
-    header: dict[str, Any], pairs: list[tuple[str, Any]], fault: InvalidJSONError | None
+    header: dict[str, Any],
+    pairs: list[tuple[str, Any]],
+    fault: InvalidJSONError | None,
+    data_at: int,
 ) -> DumpFile:
     seen: set[str] = set()
     repeated = list(dict.fromkeys(n for n, _ in pairs if n in seen or seen.add(n)))  # type: ignore[func-returns-value]
-    return DumpFile(header, len(pairs), pairs, repeated, fault)
+    return DumpFile(header, len(pairs), pairs, repeated, fault, data_at)

@@ -14,12 +14,14 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from msprobe_nb import names
-from msprobe_nb.formats.msprobe.leaves import Leaf, Leaves
-from msprobe_nb.formats.msprobe.structure import describe
+from msprobe_nb.formats.msprobe.dump_json import TOO_DEEP
+from msprobe_nb.formats.msprobe.leaves import Leaf, Leaves, is_possible
+from msprobe_nb.formats.msprobe.structure import describe, encode_text
 from msprobe_nb.store.index import ARGUMENT, NULL, TENSOR, Coded, Index, Values
 from msprobe_nb.store.jsonsafe import restore
 
@@ -28,7 +30,6 @@ _BATCH = 4096  # leaves turned into columns together
 _NULL = Leaf(type="")
 _FACTS = attrgetter("type", "dtype", "shape", "requires_grad")
 _PLAIN = frozenset({int, float, bool})
-_MAX_AXES, _MAX_ELEMENTS = 64, 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ class Flattened:
         Per node, empty unless asked for.
     skipped : list of str
         Entries whose name is not that of a call.
+    left_out : list of (int, str, str)
+        Position in the file, name and JSON text of these, empty unless asked for.
     """
 
     index: Index
@@ -53,6 +56,7 @@ class Flattened:
     recompute: list[int]
     structure: list[str]
     skipped: list[str]
+    left_out: list[tuple[int, str, str]]
 
 
 @contextmanager
@@ -81,6 +85,7 @@ def flatten(entries: Iterable[tuple[str, Any]], *, with_structure: bool = False)
     recompute: list[int] = []
     structure: list[str] = []
     skipped: list[str] = []
+    left_out: list[tuple[int, str, str]] = []
     columns = _Columns()
     rest = iter(entries)
     with _no_collection():
@@ -92,9 +97,22 @@ def flatten(entries: Iterable[tuple[str, Any]], *, with_structure: bool = False)
             recompute += [-1 if flag is None else int(flag) for flag in flags]
             nodes += [node for node, _ in valid]
             if with_structure:
+                start = len(nodes) - len(valid) + len(left_out)
+                left_out += [
+                    (start + at, node.name, _text(entry))
+                    for at, (node, entry) in enumerate(parsed)
+                    if not node.valid
+                ]
                 structure += [describe(entry, node) for node, entry in valid]
         index = columns.finish()
-    return Flattened(index, nodes, recompute, structure, skipped)
+    return Flattened(index, nodes, recompute, structure, skipped, left_out)
+
+
+def _text(entry: Any) -> str:
+    """The JSON text of an entry that is kept as it is; one that nests too deeply as null."""
+    if isinstance(entry, msgspec.Raw):
+        return bytes(entry).decode()
+    return "null" if entry is TOO_DEEP else encode_text(entry)
 
 
 class _Columns:
@@ -202,7 +220,7 @@ def _valid_shapes(
 ) -> list[tuple[int, ...] | None]:
     """The shapes of each combination of facts; an impossible one becomes a problem of its rows."""
     valid = [None if shape is UNSET or shape is None else shape for shape in shapes]
-    bad = [at for at, shape in enumerate(valid) if shape and not _possible(shape)]
+    bad = [at for at, shape in enumerate(valid) if shape and not is_possible(shape)]
     for row in np.flatnonzero(np.isin(facts.codes, bad)).tolist() if bad else ():
         shape = list(valid[facts.codes[row]])
         batch.problem.setdefault(row, f"the recorded shape {shape!s:.80} is impossible")
@@ -210,15 +228,6 @@ def _valid_shapes(
     for at in bad:
         valid[at] = None
     return valid
-
-
-def _possible(shape: tuple[int, ...]) -> bool:
-    elements = 1
-    for length in shape:
-        if length < 0:
-            return False
-        elements *= max(length, 1)
-    return len(shape) <= _MAX_AXES and elements <= _MAX_ELEMENTS
 
 
 def _statistic(leaves: list[Leaf], key: str, arguments: dict[int, Any]) -> Values:

@@ -15,12 +15,17 @@ from msprobe_nb import names
 from msprobe_nb.errors import TensorReadError, UnsafeFileError
 from msprobe_nb.formats.msprobe.dump_json import DumpFile, parse_dump
 from msprobe_nb.formats.msprobe.flatten import Flattened, flatten
-from msprobe_nb.formats.msprobe.sidecars import read_construct, read_stacks
+from msprobe_nb.formats.msprobe.original import DATA_FOLDER, DEBUG, DUMP, Original
+from msprobe_nb.formats.msprobe.sidecars import (
+    CONSTRUCT,
+    STACK,
+    describe_sidecar,
+    read_construct,
+    read_stacks,
+)
 from msprobe_nb.store.index import Coded, Index, Nodes
 from msprobe_nb.store.pack import Pack, PackInfo
 from msprobe_nb.store.sources import Source
-
-DUMP, DEBUG, DATA_FOLDER = "dump.json", "debug.json", "dump_tensor_data"
 
 
 class OfficialPack(Pack):
@@ -71,9 +76,16 @@ class OfficialPack(Pack):
         return flat
 
     @property
-    def header(self) -> dict[str, object]:
-        """The top-level keys of the file except ``data``."""
-        return self._dump.header
+    def original(self) -> Original:
+        """What an export needs beside rows and calls; complete only with `keep_structure`."""
+        return Original(
+            file=self.file,
+            header=self._dump.header,
+            data_at=self._dump.data_at,
+            left_out=self._flat.left_out,
+            stack=describe_sidecar(self.source, STACK, self.nodes),
+            construct=describe_sidecar(self.source, CONSTRUCT, self.nodes),
+        )
 
     @cached_property
     def info(self) -> PackInfo:

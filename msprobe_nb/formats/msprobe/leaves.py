@@ -31,6 +31,7 @@ SECTIONS = (
 )
 _FREE_PHASES = (names.DEBUG, names.PARAMETERS_GRAD)
 P2P = "torch.distributed.P2POp"
+_MAX_AXES, _MAX_ELEMENTS = 64, 2**63 - 1
 
 
 class Leaf(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -264,6 +265,16 @@ class Leaves:
             self.extra.setdefault(at, {}).update(others)
         fields.setdefault("type", "")
         self._put(name, role, Leaf(**fields) if value else None)
+
+
+def is_possible(shape: Sequence[int]) -> bool:
+    """Whether a tensor can have this shape."""
+    elements = 1
+    for length in shape:
+        if length < 0:
+            return False
+        elements *= max(length, 1)
+    return len(shape) <= _MAX_AXES and elements <= _MAX_ELEMENTS
 
 
 def _is_shape(shape: Any) -> bool:

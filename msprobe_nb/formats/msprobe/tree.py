@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass, field
 
 from msprobe_nb.errors import FormatError
-from msprobe_nb.formats.msprobe.folder import DEBUG, DUMP, OfficialPack, find_file
+from msprobe_nb.formats.msprobe.folder import OfficialPack, find_file
+from msprobe_nb.formats.msprobe.original import DEBUG, DUMP
 from msprobe_nb.store.sources import Source
 
 _STEP = re.compile(r"step(\d+)\Z")

@@ -1,0 +1,1 @@
+"""Recordings that MindSpore itself makes of compiled graphs."""
