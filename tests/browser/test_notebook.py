@@ -269,6 +269,7 @@ def test_a_saved_notebook_keeps_the_conclusion_without_a_kernel(lab, folder):
     output = lab.page.locator(".jp-OutputArea")
     output.get_by_text("No errors, 89 warnings among 4,115 values.").first.wait_for()
     output.get_by_text("Where to look first").first.wait_for()
+    output.get_by_text("The live table below needs a running kernel").first.wait_for()
 
 
 def test_the_kernel_completes_commands_and_paths(lab):
