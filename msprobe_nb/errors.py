@@ -83,6 +83,12 @@ class DamagedStoreError(FormatError):
     """A run store, or one pack of it, with missing or contradicting parts."""
 
 
+class WriteError(MsProbeError, OSError):
+    """A file or folder that cannot be written."""
+
+    __str__ = MsProbeError.__str__
+
+
 class UnsafeFileError(MsProbeError, ValueError):
     """A file that would have to run code to be read, or a path that leaves its folder."""
 

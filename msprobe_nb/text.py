@@ -61,9 +61,11 @@ def number(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A fraction as percent with three significant digits."""
+    """A fraction as percent with three significant digits; ``1,780%`` and the like in full."""
     if not math.isfinite(value):
         return str(value)
+    if 10 <= abs(value) < 1e5:
+        return f"{value * 100:,.0f}%"
     return f"{value * 100:.3g}%"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 
@@ -51,7 +52,8 @@ def test_the_reader_of_the_format_page_reads_a_store(tmp_path, monkeypatch, caps
 @pytest.mark.parametrize("page", GUIDE)
 def test_both_languages_show_the_same_code(page):
     english, chinese = DOCS / "guide" / f"{page}.md", DOCS / "zh" / f"{page}.md"
-    assert blocks(english) == blocks(chinese)
+    code = [[ast.dump(ast.parse(block)) for block in blocks(path)] for path in (english, chinese)]
+    assert code[0] == code[1]  # comments are translated
     assert english.read_text().count("\n## ") == chinese.read_text().count("\n## ")
     assert english.read_text().count("\n|") == chinese.read_text().count("\n|")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from msprobe_nb import __version__
 from msprobe_nb.commands.base import Command, CommandHelp, CommandUsageError, Context, Parser
 from msprobe_nb.commands.compare import COMMAND as COMPARE
 from msprobe_nb.commands.merge import COMMAND as MERGE
@@ -26,6 +27,7 @@ def build_parser(prog: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]
     parser = Parser(
         prog=prog, description="Find where a model goes numerically wrong.", add_help=True
     )
+    parser.add_argument("--version", action="store_true", help="print the version")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     parsers: dict[str, argparse.ArgumentParser] = {}
     for command in COMMANDS.values():
@@ -63,10 +65,16 @@ def run(words: list[str], context: Context, prog: str) -> Any:
     """
     parser, parsers = build_parser(prog)
     arguments = parser.parse_args(words)
+    if arguments.version:
+        raise CommandHelp(f"{prog} {__version__}")
     if arguments.command in (None, "help"):
         topic = getattr(arguments, "topic", None)
         if topic is not None and topic not in parsers:
-            raise CommandUsageError(f"unknown command {topic!r}\n{parser.format_usage().rstrip()}")
+            known = ", ".join(COMMANDS)
+            raise CommandUsageError(
+                f"unknown command {topic!r}; the commands are {known}\n"
+                f"{parser.format_usage().rstrip()}"
+            )
         raise CommandHelp((parsers[topic] if topic else parser).format_help())
     return COMMANDS[arguments.command].run(arguments, context)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from msprobe_nb.errors import UsageError
+
 
 class CommandUsageError(Exception):
     """A command line that cannot be understood; the message includes the usage."""
@@ -53,11 +55,39 @@ class Context:
     say: Callable[[str], None] = print
 
     def resolve(self, text: str) -> Any:
-        """The run or path in the variable of that name, else the text itself as a path or URL."""
+        """The run or path in the variable of that name, else the text itself as a path or URL.
+
+        Raises
+        ------
+        UsageError
+            Both a variable and a path have that name, or the variable holds neither.
+        """
         from msprobe_nb.store import Run
 
-        value = self.variables.get(text)
-        return value if isinstance(value, (Run, str, os.PathLike)) else text
+        if text not in self.variables:
+            return text
+        value, there = self.variables[text], os.path.exists(text)
+        if isinstance(value, (Run, str, os.PathLike)):
+            if there and os.path.abspath(_place(value)) != os.path.abspath(text):
+                raise UsageError(
+                    f"{text!r} is both a variable and a path",
+                    remedy=f"Write ./{text} for the path, or give the variable another name",
+                )
+            return value
+        if there:
+            return text
+        kind = type(value).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise UsageError(
+            f"the variable {text} is {article} {kind}, not a run or a path, and no path of that "
+            "name exists",
+            remedy="Give a path, or a variable that holds a run or a path",
+        )
+
+
+def _place(value: Any) -> str:
+    """Where the run or path of a variable is."""
+    return str(value.url if hasattr(value, "url") else os.fspath(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +118,12 @@ def numbers(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         try:
-            found += range(int(first), int(last) + 1) if dash else [int(first)]
+            start, stop = int(first), int(last if dash else first)
         except ValueError:
             raise argparse.ArgumentTypeError(
                 f"{text!r} is no list of numbers such as 0,2-4"
             ) from None
+        if stop < start:
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} ends before it begins")
+        found += range(start, stop + 1)
     return sorted(set(found))

@@ -28,7 +28,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="./output",
         metavar="DIR",
-        help="folder for the result in official columns (command line: ./output)",
+        help="folder or .csv file for the result in official columns (command line: ./output)",
     )
     parser.add_argument(
         "--rules",
@@ -106,6 +106,8 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison | FirstD
     algorithms: dict[str, Algorithm] = {}
     for file in arguments.algorithm:
         algorithms |= load_algorithm(file)
+    output = arguments.output_path or (None if context.interactive else "./output")
+    folder = _check_outputs(output, arguments.html)
     result = compare(
         context.resolve(arguments.target_path),
         context.resolve(arguments.golden_path),
@@ -123,13 +125,11 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison | FirstD
     if arguments.is_print_compare_log:
         _print_rows(result, context)
     first = result.first_differences() if arguments.diff_analyze else None
-    folder = arguments.output_path or (None if context.interactive else "./output")
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    if output is not None and folder is not None:
         if first is not None:
             written = first.to_json(folder)
         else:
-            written = result.to_xlsx(folder) if arguments.xlsx else result.to_csv(folder)
+            written = result.to_xlsx(output) if arguments.xlsx else result.to_csv(output)
         for path in written:
             context.say(f"result: {path}")
         if arguments.layer_mapping:
@@ -138,6 +138,24 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison | FirstD
     if arguments.html:
         context.say(f"report: {result.to_html(arguments.html)}")
     return result if first is None else first
+
+
+def _check_outputs(result: str | None, report: str | None) -> Path | None:
+    """Make the folders that will be written to, before hours are spent on the comparison.
+
+    Returns the folder of the result, which may be given as a file.
+    """
+    from msprobe_nb.store.layout import make_folder
+
+    if report:
+        make_folder(Path(report).parent)
+    if result is None:
+        return None
+    folder = Path(result)
+    if folder.suffix in (".csv", ".xlsx") and not folder.is_dir():
+        folder = folder.parent
+    make_folder(folder)
+    return folder
 
 
 COMMAND = Command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msprobe_nb.comparison.part import Part
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
-from msprobe_nb.store.layout import write_atomic
+from msprobe_nb.store.layout import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison
@@ -34,7 +34,7 @@ def write_data_mapping(comparison: Comparison, folder: str | os.PathLike[str]) -
             place /= f"step{part.step}"
         label = f"{part.target.pack.label}_" if len(comparison.parts) > 1 else ""
         path = place / f"data_mapping_{label}{stamp}.yaml"
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place)
         text = yaml.safe_dump(data_mapping(part), sort_keys=False, allow_unicode=True, width=10**9)
         write_atomic(path, text.encode())
         written.append(path)

@@ -35,7 +35,7 @@ from msprobe_nb.formats import open_run
 from msprobe_nb.progress import track
 from msprobe_nb.store import Pack, Run
 from msprobe_nb.store.pack import CHECKSUM_MODE, STATISTICS_MODE, STRUCTURE_MODE, TENSOR_MODE
-from msprobe_nb.text import brief
+from msprobe_nb.text import brief, plural
 
 _BLOCK_PAIRS = 500
 _BLOCK_BYTES = 32 << 20
@@ -197,16 +197,23 @@ def pair_packs(
             pairs.append((pack, partner))
     left = [pack for pack in theirs.values() if not _unwanted(pack, steps, ranks)]
     if not pairs:
+        chosen = [
+            f"{what} {brief(sorted(numbers))}"
+            for what, numbers in (("steps", steps), ("ranks", ranks))
+            if numbers is not None
+        ]
+        among = f" among the chosen {' and '.join(chosen)}" if chosen else ""
         raise NoCommonRankError(
-            f"no step and rank is in both runs: the target has steps {brief(target.steps)} and "
-            f"ranks {brief(target.ranks)}, the golden steps {brief(golden.steps)} and ranks "
+            f"no step and rank is in both runs{among}: the target has steps {brief(target.steps)} "
+            f"and ranks {brief(target.ranks)}, the golden steps {brief(golden.steps)} and ranks "
             f"{brief(golden.ranks)}",
             file=target.url,
-            remedy="Check 'steps' and 'ranks', or point both paths to one rank folder each to "
-            "compare them whatever their numbers",
+            remedy="Choose steps and ranks that both have"
+            if chosen
+            else "Point both paths to one rank folder each to compare them whatever their numbers",
         )
     notes = [
-        f"{len(packs)} recordings are only in the {side}: {_listed(packs)}"
+        f"{plural(len(packs), 'recording')} only in the {side}: {_listed(packs)}"
         for side, packs in (("target", alone), ("golden", left))
         if packs
     ]

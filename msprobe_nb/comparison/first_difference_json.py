@@ -23,7 +23,7 @@ from msprobe_nb.comparison.part import Part, start_part
 from msprobe_nb.comparison.result import JudgedPart
 from msprobe_nb.comparison.verdict import judge
 from msprobe_nb.store.index import INPUT, OUTPUT, ROLES
-from msprobe_nb.store.layout import write_atomic
+from msprobe_nb.store.layout import make_folder, write_atomic
 from msprobe_nb.store.pack import STATISTICS_MODE, TENSOR_MODE
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def write_json(result: FirstDifferences, folder: Path) -> list[Path]:
     for part in comparison.parts:
         calls = dict(_calls(part, result.limit))
         target = folder / f"step{part.step}" if len(comparison.steps) > 1 else folder
-        target.mkdir(parents=True, exist_ok=True)
+        make_folder(target)
         path = target / f"compare_result_rank{part.rank}_{stamp}.json"
         _write(path, calls)
         written.append(path)

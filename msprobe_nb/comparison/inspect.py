@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from msprobe_nb.comparison.marks import marks_of
 from msprobe_nb.comparison.reasons import Reasons
 from msprobe_nb.comparison.verdict import VERDICTS
 from msprobe_nb.errors import MsProbeError
 from msprobe_nb.store.dtypes import widen
-from msprobe_nb.store.index import STATISTICS
+from msprobe_nb.store.index import ARGUMENT, STATISTICS
 from msprobe_nb.store.pack import TENSOR_MODE
 
 if TYPE_CHECKING:
@@ -53,12 +54,16 @@ class RowDetail:
     target, golden : dict
         What was recorded: name, dtype, shape, statistics ... ; `golden` is empty without partner.
     verdict, reason : str
+    mark : str
+        The verdict as shown: ``not measured`` for a pass that nothing was measured for.
     metrics : dict
         Result columns of the row.
     stack : list of str
         Where the target called it, innermost frame first.
     problem : str
-        Why there are no values to look at; empty when there are.
+        Why the values cannot be compared; empty when they can.
+    sides : dict of str to ndarray
+        The values of each side that has numbers to show, axes of length 1 removed.
     """
 
     target: dict[str, Any]
@@ -67,7 +72,9 @@ class RowDetail:
     reason: str
     metrics: dict[str, float]
     stack: list[str]
+    mark: str
     problem: str = ""
+    sides: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     _arrays: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     @property
@@ -89,9 +96,8 @@ class RowDetail:
     # ------------------------------------------------------------ pictures as data
 
     def histogram(self) -> Histogram:
-        """Both sides' values over common bins."""
-        ours, theirs = (_sample(_real(array)) for array in self.arrays())
-        return _histogram({"target": ours, "golden": theirs})
+        """The values of each side that has some, over common bins."""
+        return _histogram({name: _sample(_real(array)) for name, array in self.sides.items()})
 
     def difference_histogram(self) -> Histogram:
         """Target minus golden."""
@@ -190,14 +196,15 @@ def inspect_row(comparison: Comparison, position: int) -> RowDetail:
     """
     for judged in comparison.judged:
         if position < len(judged.rows):
-            return _inspect(judged, int(judged.rows[position]))
+            mark = marks_of(judged)[position]
+            return _inspect(judged, int(judged.rows[position]), str(mark))
         position -= len(judged.rows)
     raise IndexError("no such row")
 
 
-def _inspect(judged: JudgedPart, row: int) -> RowDetail:
+def _inspect(judged: JudgedPart, row: int, mark: str) -> RowDetail:
     part = judged.part
-    partner = int(part.pairs.golden[row])
+    partner = max(int(part.pairs.golden[row]), int(part.pairs.gated[row]))
     metrics = {name: float(metric.value()[row]) for name, metric in part.metrics.items()}
     for name, values in part.custom.items():
         if isinstance(values[row], (int, float)):
@@ -209,30 +216,28 @@ def _inspect(judged: JudgedPart, row: int) -> RowDetail:
         reason=Reasons(judged).of(row),
         metrics=metrics,
         stack=part.target.pack.nodes.stack_of(int(part.node[row])),
+        mark=mark,
     )
     if part.checksums[0]:
         detail.target["checksum"] = part.checksums[0][row]
         if partner >= 0:
             detail.golden["checksum"] = part.checksums[1][row]
+    if part.target.index.kind[row] == ARGUMENT:
+        return detail
     if part.mode != TENSOR_MODE:
         detail.problem = "Only statistics were recorded; record with task 'tensor' to see values."
-    elif partner < 0:
-        detail.problem = "There is no golden row to compare values with."
-    elif not (part.target.index.has_data[row] and part.golden.index.has_data[partner]):
-        detail.problem = "No values were recorded for this row."
     else:
-        _load(detail, part.target, row, part.golden, partner)
+        _load(detail, {"target": (part.target, row), "golden": (part.golden, partner)})
     return detail
 
 
 def _facts(side: Side, row: int) -> dict[str, Any]:
     index = side.index
-    facts: dict[str, Any] = {
-        "name": side.names[row],
-        "dtype": side.dtype[row],
-        "shape": side.shape[row],
-        "requires_grad": side.requires_grad[row],
-    }
+    facts: dict[str, Any] = {"name": side.names[row], "dtype": side.dtype[row]}
+    if index.kind[row] == ARGUMENT and row in index.value:
+        # The official tool gives an argument's value as its maximum, minimum, mean and norm.
+        return facts | {"value": index.value[row]} | index.detail.get(row, {})
+    facts["shape"], facts["requires_grad"] = side.shape[row], side.requires_grad[row]
     facts |= {name: side.statistics.item(row, at) for at, name in enumerate(STATISTICS)}
     if row in index.value:
         facts["value"] = index.value[row]
@@ -242,22 +247,37 @@ def _facts(side: Side, row: int) -> dict[str, Any]:
     return facts
 
 
-def _load(detail: RowDetail, target: Side, row: int, golden: Side, partner: int) -> None:
-    try:
-        arrays = [
-            np.squeeze(widen(side.pack.read(at))) for side, at in ((target, row), (golden, partner))
-        ]
-    except MsProbeError as error:
-        detail.problem = str(error)
-        return
-    if arrays[0].shape != arrays[1].shape:
-        detail.problem = f"Shapes {list(arrays[0].shape)} and {list(arrays[1].shape)} differ."
-    elif arrays[0].size == 0:
-        detail.problem = "The tensor is empty."
-    elif any(array.dtype.kind not in "biufc" for array in arrays):
-        detail.problem = "The values are no numbers."
-    else:
-        detail._arrays = arrays[0], arrays[1]
+def _load(detail: RowDetail, rows: dict[str, tuple[Side, int]]) -> None:
+    """Read the values of both sides, as far as they are there."""
+    problems = []
+    for name, (side, row) in rows.items():
+        if row < 0:
+            problems.append("There is no golden row to compare values with.")
+        elif not side.index.has_data[row]:
+            problems.append(f"No values were recorded for the {name}.")
+        else:
+            try:
+                array = np.squeeze(widen(side.pack.read(row)))
+            except MsProbeError as error:
+                problems.append(str(error))
+                continue
+            if array.size == 0:
+                problems.append(f"The {name}'s tensor is empty.")
+            elif array.dtype.kind not in "biufc":
+                problems.append(f"The {name}'s values are no numbers.")
+            else:
+                detail.sides[name] = array
+    shapes = [list(array.shape) for array in detail.sides.values()]
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        detail._arrays = detail.sides["target"], detail.sides["golden"]
+    elif len(shapes) == 2:
+        problems.append(f"Shapes {shapes[0]} and {shapes[1]} differ.")
+    detail.problem = " ".join(problems)
+
+
+def heat_step(size: int) -> int:
+    """How many elements of an axis of this size one cell of a heat map stands for."""
+    return -(-size // _HEAT)
 
 
 def _real(array: np.ndarray) -> np.ndarray:
@@ -293,7 +313,7 @@ def _reduce(plane: np.ndarray, combine: Any) -> np.ndarray:
 
     plane = np.asarray(plane, np.float64)
     for axis in (0, 1):
-        step = -(-plane.shape[axis] // _HEAT)
+        step = heat_step(plane.shape[axis])
         if step == 1:
             continue
         pad = [(0, 0), (0, 0)]

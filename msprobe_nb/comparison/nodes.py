@@ -104,7 +104,10 @@ def node_table(comparison: Comparison) -> pd.DataFrame:
 
 
 class Origin(NamedTuple):
-    """A call at which something went wrong: a row of :attr:`Comparison.origins`."""
+    """A call at which something went wrong: a row of :attr:`Comparison.origins`.
+
+    `sentence` does not name the call again; it begins with the value's place in the call.
+    """
 
     step: int
     rank: int
@@ -134,7 +137,7 @@ def _by_evidence(comparison: Comparison) -> list[Origin]:
             found.name,
             found.kind,
             found.weight,
-            f"{found.name}: {found.sentence}",
+            found.sentence,
         )
         for at, found in ranked_origins(comparison.parts, evidence)
     ]
@@ -169,7 +172,8 @@ def _origins(judged: JudgedPart) -> list[tuple[tuple[int, ...], Origin]]:
     for node, at in zip(nodes.tolist(), first.tolist(), strict=True):
         row = int(marked[order[at]])
         name = part.target.pack.nodes.name[node]
-        sentence = f"{part.target.names[row]}: {reasons.of(row)}"
+        place = part.target.names[row].removeprefix(f"{name}.")
+        sentence = f"{place}: {reasons.of(row)}"
         key = (-int(levels[row]), int(passes_on[node]), part.step, row, part.rank)
         kind = _kind(part, row, int(rules[row]))
         score = float(scores[node])

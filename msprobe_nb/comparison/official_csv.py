@@ -27,7 +27,7 @@ from msprobe_nb.comparison.official_columns import (
 )
 from msprobe_nb.comparison.sides import NOT_AVAILABLE
 from msprobe_nb.store.index import ABSENT, EXACT_INTEGER, FLOAT, INT, NONE
-from msprobe_nb.store.layout import write_atomic
+from msprobe_nb.store.layout import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison, JudgedPart
@@ -45,7 +45,7 @@ def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> list[Path
         if not len(judged.rows):
             continue  # nothing was recorded, as with task `structure`
         header, rows = csv_rows(judged)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         pieces = range(0, max(1, len(rows)), MAX_ROWS)
         for number, start in enumerate(pieces, 1):
             part = target

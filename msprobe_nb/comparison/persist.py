@@ -55,7 +55,7 @@ def save(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         raise UsageError("this is a file", file=target, remedy="Choose a folder")
     if target.exists() and any(target.iterdir()):
         raise UsageError("the folder is not empty", file=target, remedy="Choose another one")
-    target.mkdir(parents=True, exist_ok=True)
+    layout.make_folder(target)
     for number, part in enumerate(comparison.parts):
         _save_part(target / f"part{number}", part)
     if comparison.noise is not None:
@@ -135,7 +135,11 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
 def _load(source: Source) -> Comparison:
     attributes = read_attributes(source) or {}
     if attributes.get("format") != layout.COMPARISON_FORMAT:
-        raise NotARunError("no saved comparison stands here", file=source.url)
+        raise NotARunError(
+            "no saved comparison stands here",
+            file=source.url,
+            remedy="Give a folder that Comparison.save wrote; runs are opened with msprobe_nb.open",
+        )
     try:
         parts = [
             _load_part(source.child(f"part{number}"), attributes)

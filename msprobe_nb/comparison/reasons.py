@@ -6,7 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from msprobe_nb.comparison.result import JudgedPart
-from msprobe_nb.comparison.status import ARGUMENT, COMPARED, STATUS_TEXTS, UNMATCHED
+from msprobe_nb.comparison.status import (
+    ARGUMENT,
+    COMPARED,
+    NON_FINITE,
+    STATUS_TEXTS,
+    UNMATCHED,
+)
 from msprobe_nb.comparison.verdict import BIT, RULES, norm_errors, worst_of
 from msprobe_nb.store.index import ARGUMENT as ARGUMENT_KIND
 from msprobe_nb.store.pack import TENSOR_MODE
@@ -35,14 +41,15 @@ class Reasons:
         """Everything there is to say about a row; empty for a plain pass."""
         fired = int(self.judgement.rules[row])
         told = self.judgement.reason(row)
+        note, status = self.part.note.get(row), int(self.part.status[row])
+        if note and status == NON_FINITE:
+            fired &= ~BIT["inf_nan"]  # the note says it with the counts
         sentences = [
             getattr(self, f"_{rule.name}")(row) for rule in RULES if fired & BIT[rule.name]
         ]
         sentences = [told, *sentences] if told else sentences
-        note = self.part.note.get(row)
         if note and not fired & BIT["unreadable"]:
             sentences.append(note)
-        status = int(self.part.status[row])
         if not sentences and status == UNMATCHED:
             sentences.append("only in the target: no golden row of this name")
         if not sentences and status not in (COMPARED, ARGUMENT):
@@ -60,6 +67,10 @@ class Reasons:
 
     def _inf_nan(self, row: int) -> str:
         (high, golden_high), (low, golden_low) = self._values(row, 0), self._values(row, 1)
+        high, low, golden_high, golden_low = (
+            number(value) if isinstance(value, float) else value
+            for value in (high, low, golden_high, golden_low)
+        )
         text = f"NaN or infinity in the target (max {high}, min {low})"
         if not self.part.matched[row]:
             return f"{text}, no golden row to compare with"
@@ -84,8 +95,8 @@ class Reasons:
     def _thousandth(self, row: int) -> str:
         into, out = (float(side[self.part.node[row]]) for side in self._thousandths)
         return (
-            f"only {percent(out)} of an output's elements are within 1/1000, of the inputs' at "
-            f"least {percent(into)}"
+            f"only {percent(out)} of an output's elements are within 1/1000 of the golden ones, "
+            f"but {'all' if into == 1 else f'at least {percent(into)}'} of each input's"
         )
 
     def _cosine(self, row: int) -> str:

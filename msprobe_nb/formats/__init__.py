@@ -88,6 +88,6 @@ def _open_arrays(source: Source, url: str) -> Run:
     raise NotARunError(
         "neither a run store nor a dump folder (no zarr.json, dump.json or step folders)",
         file=url,
-        remedy="Open the folder that holds step0, step1 ..., or list what is there with "
-        "%msprobe ls",
+        remedy="Open the folder that holds step0, step1 ..., or list what is there with the "
+        "command ls",
     )

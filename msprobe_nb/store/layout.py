@@ -13,13 +13,14 @@ import os
 import secrets
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from msprobe_nb.errors import DamagedStoreError, FormatError
+from msprobe_nb.errors import DamagedStoreError, FormatError, WriteError
 
 RUN_FORMAT, PACK_FORMAT, VERSION = "msprobe_nb.run", "msprobe_nb.pack", 1
 COMPARISON_FORMAT = "msprobe_nb.comparison"
@@ -31,6 +32,7 @@ GROUP = "zarr.json"
 JOURNAL = "journal.jsonl"
 RECORDS = "records"
 PARTIAL = ".partial"
+_ELSEWHERE = "Choose another place, or make room or permission there"
 
 _LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
 _BYTES = [{"name": "bytes"}]
@@ -163,10 +165,42 @@ def bytes_in_shards(sizes: Mapping[str, int]) -> int:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees all of it or none."""
+    """Write a file so that a reader sees all of it or none.
+
+    Raises
+    ------
+    WriteError
+        It cannot be written.
+    """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    partial.write_bytes(data)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise _not_written(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that will be written to.
+
+    Raises
+    ------
+    WriteError
+        It cannot be made, or nothing can be written to it.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    if not os.access(path, os.W_OK):
+        raise WriteError("no permission to write", file=path, remedy=_ELSEWHERE)
+
+
+def _not_written(path: Path, error: OSError) -> WriteError:
+    why = error.strerror or str(error)
+    return WriteError(f"it cannot be written: {why}", file=path, remedy=_ELSEWHERE)
 
 
 def create_once(path: Path, data: bytes) -> bool:

@@ -7,6 +7,8 @@ document patches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ class BokehView(anywidget.AnyWidget):
 
     def __init__(self, model: Model, **options: Any) -> None:
         self.root = model
+        self._held: list[DocumentPatchedEvent] | None = None
         self.document = model.document or Document()
         if model.document is None:
             self.document.add_root(model)
@@ -45,11 +48,28 @@ class BokehView(anywidget.AnyWidget):
         self.document.on_change_dispatch_to(self)
         self.on_msg(self._receive)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send the changes that are made inside as one, so that the browser draws once."""
+        self._held = []
+        try:
+            yield
+        finally:
+            events, self._held = self._held, None
+            if events:
+                self._send_patch(events)
+
     def _document_patched(self, event: DocumentPatchedEvent) -> None:
         """A change made in Python: send it to the browser."""
         if event.setter is self:
             return
-        message = Protocol().create("PATCH-DOC", [event])
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            self._send_patch([event])
+
+    def _send_patch(self, events: list[DocumentPatchedEvent]) -> None:
+        message = Protocol().create("PATCH-DOC", events)
         buffers = list(message.buffers)
         self.send(
             {

@@ -15,6 +15,12 @@ _NO_KERNEL = (
     '<p style="color:var(--jp-ui-font-color2,#666)">'
     "The live table needs a running kernel: run this cell.</p>"
 )
+# In a notebook that was opened again the place of the table only shows that a model is missing,
+# so what to do is also said above it, where it always can be read.
+_LIVE_BELOW = (
+    '<div class="msnb"><p class="soft">The live table below needs a running kernel: '
+    "in a reopened notebook, run this cell again.</p></div>"
+)
 
 
 def in_notebook() -> bool:
@@ -36,8 +42,9 @@ def show_comparison(comparison: Comparison) -> None:
 
     from msprobe_nb.views.html import comparison_html
 
-    display(HTML(comparison_html(comparison)))
-    if len(comparison):
+    live = len(comparison) > 0
+    display(HTML(comparison_html(comparison) + (_LIVE_BELOW if live else "")))
+    if live:
         display(live_bundle(comparison), raw=True)
 
 

@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 
 from msprobe_nb.comparison.inspect import inspect_row
-from msprobe_nb.comparison.status import NOT_MEASURED, STATUS_TEXTS
+from msprobe_nb.comparison.marks import MARKS, row_marks
+from msprobe_nb.errors import UnknownTensorError
 from msprobe_nb.views.detail import DetailPane
 from msprobe_nb.views.grid import Grid
-from msprobe_nb.views.html import is_fraction, main_metrics
+from msprobe_nb.views.html import is_fraction, main_metrics, short_dtype
 from msprobe_nb.views.table_model import Column
 
 if TYPE_CHECKING:
     from msprobe_nb.comparison.result import Comparison
 
 MARK = "verdict"  # in the grid, rows that nothing was measured for are set apart
-_UNMEASURED = {STATUS_TEXTS[code] for code in NOT_MEASURED}
 _HELP = {
-    MARK: "verdict; 'not measured' are rows that pass only because nothing could be compared",
+    MARK: "verdict; 'not measured' are rows that pass only because nothing could be compared, "
+    "see 'status'",
     "target": "name of the value in the target run",
     "golden": "name of its golden partner; empty without one",
     "reason": "why the row is marked, or why it could not be measured",
@@ -39,6 +40,7 @@ _HELP = {
     "L2norm diff": "target minus golden L2 norm",
 }
 _WIDTHS = {MARK: 112, "target": 330, "golden": 300, "node": 280, "reason": 430}
+_CLOSER_IS_LARGER = ("Cosine", "One Thousandth Err Ratio", "Five Thousandths Err Ratio")
 _LAST = ("dtype", "shape")
 
 
@@ -48,6 +50,8 @@ class ComparisonView(W.VBox):
     Attributes
     ----------
     comparison : Comparison
+    marks : ndarray of str
+        What each row of the table is shown as.
     grid : Grid
     detail : DetailPane
     """
@@ -55,15 +59,18 @@ class ComparisonView(W.VBox):
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
         frame = comparison.table
+        self.marks = row_marks(comparison)
         self.grid = Grid(
-            frame.assign(**{MARK: _marks(frame)}),
+            _shown(frame, self.marks),
             grid_columns(comparison, frame),
             mark_column=MARK,
             chosen=("step", "rank"),
+            start=_first_of_the_worst(self.marks),
             export=self._export,
             height=min(440, 100 + 24 * max(4, len(frame))),
         )
-        self.detail = DetailPane()
+        shares = {name for name in frame.columns if is_fraction(comparison, name)}
+        self.detail = DetailPane(shares)
         self.grid.observe(self._look, "selected")
         super().__init__([self.grid, self.detail])
 
@@ -81,13 +88,22 @@ class ComparisonView(W.VBox):
         """Select the row of a target name, as a click would."""
         hits = np.flatnonzero((self.comparison.table["target"] == name).to_numpy())
         if not len(hits):
-            raise KeyError(name)
+            raise UnknownTensorError(
+                f"no row of the target is called {name!r}",
+                remedy="See the column 'target' of the comparison's table",
+            )
         self.grid.selected = [int(hits[0])]
 
     def export(self, path: str | os.PathLike[str]) -> Path:
-        """Write the filtered rows to a csv file."""
+        """Write the filtered rows to a csv file.
+
+        The column ``mark`` holds the verdicts as shown, with ``not measured``.
+        """
         target = Path(path)
-        self.filtered.to_csv(target, index=False)
+        frame = self.filtered
+        at = list(frame.columns).index(MARK) + 1
+        frame.insert(at, "mark", self.marks[self.grid.model.view])
+        frame.to_csv(target, index=False)
         return target
 
     def _export(self, view: np.ndarray) -> str:
@@ -96,21 +112,35 @@ class ComparisonView(W.VBox):
 
     def _look(self, change: dict[str, Any]) -> None:
         chosen = change["new"]
-        if len(chosen) == 1:
-            self.detail.show(inspect_row(self.comparison, int(chosen[0])))
-        elif not chosen:
+        if chosen:  # of several rows the one chosen last
+            self.detail.show(inspect_row(self.comparison, int(chosen[-1])))
+        else:
             self.detail.clear()
 
     def __repr__(self) -> str:
         return f"<ComparisonView: {len(self.comparison.table):,} rows>"
 
 
-def _marks(frame: pd.DataFrame) -> np.ndarray:
-    """Verdicts, with the rows set apart that pass only because nothing could be compared."""
-    marks = frame["verdict"].to_numpy(object).copy()
-    unmeasured = frame["status"].isin(_UNMEASURED).to_numpy()
-    marks[unmeasured & (marks == "pass")] = "not measured"
-    return marks
+def _shown(frame: pd.DataFrame, marks: np.ndarray) -> pd.DataFrame:
+    """The table with the texts that the grid shows."""
+    texts: dict[str, Any] = {MARK: marks}
+    for name in ("target dtype", "golden dtype"):
+        if name in frame:
+            texts[name] = frame[name].map({v: short_dtype(v) for v in frame[name].unique()})
+    for name in ("target shape", "golden shape"):
+        if name in frame:
+            texts[name] = frame[name].where(frame[name] != "[]", "")
+    return frame.assign(**texts)
+
+
+def _first_of_the_worst(marks: np.ndarray) -> int:
+    """The first row of the most severe mark; 0 when nothing is marked."""
+    for mark in MARKS:
+        if mark in ("error", "unreadable", "warning") and len(
+            rows := np.flatnonzero(marks == mark)
+        ):
+            return int(rows[0])
+    return 0
 
 
 def grid_columns(comparison: Comparison, frame: pd.DataFrame) -> list[Column]:
@@ -122,9 +152,24 @@ def grid_columns(comparison: Comparison, frame: pd.DataFrame) -> list[Column]:
     columns = []
     for name in [*first, "target dtype", "target shape", "reason", *rest]:
         kind = _kind(comparison, frame, name)
-        width = _WIDTHS.get(name, 118 if kind == "text" else 138)
-        columns.append(Column(name, kind, width, name in shown, _HELP.get(name, "")))
+        columns.append(
+            Column(
+                name,
+                kind,
+                _WIDTHS.get(name) or max(118 if kind == "text" else 138, 7 * len(name) + 24),
+                name in shown,
+                _HELP.get(name, ""),
+                MARKS[::-1] if name == MARK else (),
+                _first_direction(kind, name),
+            )
+        )
     return columns
+
+
+def _first_direction(kind: str, name: str) -> str:
+    """The direction in which the worst rows come first; names go by the alphabet."""
+    by_alphabet = kind in ("text", "integer") and name != MARK
+    return "asc" if by_alphabet or name in _CLOSER_IS_LARGER else "desc"
 
 
 def _kind(comparison: Comparison, frame: pd.DataFrame, name: str) -> str:

@@ -1,13 +1,6 @@
 // The live table. Rows come from the kernel a page at a time, one binary buffer a column; every
 // text is set as text, never as markup.
-const ROW = 24, MAX_PIXELS = 8e6, PAGE = 100, KEPT = 60, STICKY = 2;
-
-const make = (tag, name = "", text = "") => {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  if (text) node.textContent = text;
-  return node;
-};
+const ROW = 24, MAX_PIXELS = 8e6, PAGE = 100, KEPT = 60, KEY_PAUSE = 80;
 
 function shown(value, kind) {
   if (Number.isNaN(value)) return "\u2013";
@@ -21,12 +14,13 @@ function shown(value, kind) {
   return number.toExponential(3) + unit;
 }
 
-class Grid {
+class Grid extends Head {
   constructor(model, el) {
+    super();
     this.model = model;
     this.pages = new Map();
     this.asked = new Set();
-    this.cursor = -1;
+    this.cursor = this.anchor = this.wanted = -1;
     this.widths = new Map(model.get("columns").map((c) => [c.name, c.width]));
     this.build(el);
     this.listeners = {
@@ -35,7 +29,7 @@ class Grid {
       "change:visible": () => this.reset(),
       "change:selected": () => this.paint(),
       "change:reveal": () => this.reveal(),
-      "change:faults": () => this.header(),
+      "change:faults": () => this.faults(),
       "change:message": () => this.note(),
       "change:choices": () => this.toolbar(),
     };
@@ -73,6 +67,8 @@ class Grid {
     for (const [name, listener] of Object.entries(this.listeners)) this.model.off(name, listener);
     this.observer.disconnect();
     this.root.remove();
+    this.closeMenu?.();
+    clearTimeout(this.later);
   }
 
   set(name, value) {
@@ -85,171 +81,12 @@ class Grid {
     return this.model.get("visible").map((name) => all.get(name)).filter(Boolean);
   }
 
-  // ---------------------------------------------------------------- tool bar
-
-  toolbar() {
-    const choices = this.model.get("choices"), mark = this.model.get("mark");
-    const picked = choices[mark] || [];
-    this.bar.replaceChildren();
-    for (const entry of this.model.get("legend")) {
-      const chip = make("button", "msnb-chip");
-      const symbol = make("i", "msnb-sym-" + entry.value.replace(" ", "-"), entry.symbol);
-      chip.append(symbol, entry.text, make("b", "", entry.count.toLocaleString("en")));
-      chip.title = `show only rows marked "${entry.text}"; click again to show all`;
-      chip.setAttribute("aria-pressed", picked.includes(entry.value));
-      chip.onclick = () => {
-        const next = picked.includes(entry.value)
-          ? picked.filter((v) => v !== entry.value) : [...picked, entry.value];
-        this.set("choices", { ...choices, [mark]: next });
-      };
-      this.bar.append(chip);
-    }
-    for (const selector of this.model.get("selectors")) this.bar.append(this.selector(selector));
-    this.info = make("span", "msnb-info");
-    this.bar.append(make("span", "msnb-space"), this.info);
-    this.button("Clear", "remove all filters and sorting", () => {
-      for (const name of ["filters", "choices"]) this.model.set(name, {});
-      this.set("sort", []);
-      this.toolbar();
-      this.header();
-    });
-    this.button("Columns", "choose the columns", () => this.chooser());
-    this.button("Export", "write the filtered rows to a csv file", () => this.model.send({ kind: "export" }));
-    this.count();
-  }
-
-  button(text, title, action) {
-    const button = make("button", "", text);
-    button.title = title;
-    button.onclick = action;
-    this.bar.append(button);
-  }
-
-  selector({ name, values }) {
-    const select = make("select");
-    select.setAttribute("aria-label", name);
-    select.append(new Option(`all ${name}s`, ""), ...values.map((v) => new Option(`${name} ${v}`, "=" + v)));
-    select.value = this.model.get("filters")[name] || "";
-    select.onchange = () => this.filter(name, select.value);
-    return select;
-  }
-
-  chooser() {
-    const open = this.root.querySelector(".msnb-menu");
-    if (open) return open.remove();
-    const menu = make("div", "msnb-menu");
-    for (const column of this.model.get("columns")) {
-      const label = make("label"), box = make("input");
-      box.type = "checkbox";
-      box.checked = this.model.get("visible").includes(column.name);
-      box.onchange = () => {
-        const on = new Set(this.model.get("visible"));
-        box.checked ? on.add(column.name) : on.delete(column.name);
-        this.set("visible", this.model.get("columns").map((c) => c.name).filter((n) => on.has(n)));
-      };
-      label.append(box, column.name);
-      label.title = column.help;
-      menu.append(label);
-    }
-    this.root.append(menu);
-    const close = (event) => {
-      if (menu.contains(event.target) || event.target.textContent === "Columns") return;
-      menu.remove();
-      document.removeEventListener("pointerdown", close);
-    };
-    document.addEventListener("pointerdown", close);
-  }
-
-  count() {
-    const total = this.model.get("total"), all = this.model.get("all_rows");
-    const chosen = this.model.get("selected").length;
-    const rows = total === all ? `${all.toLocaleString("en")} rows`
-      : `${total.toLocaleString("en")} of ${all.toLocaleString("en")} rows`;
-    this.info.textContent = chosen > 1 ? `${rows}, ${chosen} selected` : rows;
-  }
-
-  note() {
-    this.foot.textContent = this.model.get("message");
-    this.foot.hidden = !this.foot.textContent;
-  }
-
-  // ---------------------------------------------------------------- header
-
-  filter(name, text) {
-    if (text === (this.model.get("filters")[name] || "")) return;
-    this.set("filters", { ...this.model.get("filters"), [name]: text });
-  }
-
-  header() {
-    const sort = this.model.get("sort"), filters = this.model.get("filters");
-    const faults = this.model.get("faults");
-    const focus = this.head.contains(document.activeElement) && document.activeElement.dataset.name;
-    this.head.replaceChildren();
-    this.columns().forEach((column, at) => {
-      const cell = this.cell(column, at), title = make("div", "msnb-title");
-      const key = sort.find((entry) => entry[0] === column.name);
-      cell.setAttribute("role", "columnheader");
-      cell.setAttribute("aria-sort", key ? (key[1] === "asc" ? "ascending" : "descending") : "none");
-      title.append(make("span", "", column.name), make("em", "", key ? (key[1] === "asc" ? "\u25b4" : "\u25be") : ""));
-      title.title = `${column.help || column.name}\nclick to sort, shift-click to sort by several`;
-      title.onclick = (event) => this.sortBy(column.name, key, event.shiftKey);
-      const box = make("input");
-      box.value = filters[column.name] || "";
-      box.placeholder = column.kind === "text" ? "contains" : "> 1e-3";
-      box.title = faults[column.name] || this.model.get("filter_help");
-      box.classList.toggle("msnb-fault", column.name in faults);
-      box.dataset.name = column.name;
-      box.setAttribute("aria-label", `filter ${column.name}`);
-      box.onchange = () => this.filter(column.name, box.value);
-      box.onkeydown = (event) => {
-        event.stopPropagation();
-        if (event.key === "Enter") this.filter(column.name, box.value);
-      };
-      cell.append(title, box, this.grip(column));
-      this.head.append(cell);
-      if (focus === column.name) box.focus();
-    });
-  }
-
-  sortBy(name, key, add) {
-    const others = add ? this.model.get("sort").filter((entry) => entry[0] !== name) : [];
-    const next = !key ? "desc" : key[1] === "desc" ? "asc" : null;
-    this.set("sort", next ? [...others, [name, next]] : others);
-  }
-
-  grip(column) {
-    const grip = make("div", "msnb-grip");
-    grip.onpointerdown = (event) => {
-      event.preventDefault();
-      const from = event.clientX, width = this.widths.get(column.name);
-      const move = (now) => {
-        this.widths.set(column.name, Math.max(40, width + now.clientX - from));
-        this.header();
-        this.paint();
-      };
-      addEventListener("pointermove", move);
-      addEventListener("pointerup", () => removeEventListener("pointermove", move), { once: true });
-    };
-    return grip;
-  }
-
-  cell(column, at) {
-    const cell = make("div", "msnb-cell");
-    cell.style.width = this.widths.get(column.name) + "px";
-    if (at < STICKY) {
-      cell.classList.add("msnb-stick");
-      const before = this.columns().slice(0, at).map((c) => this.widths.get(c.name));
-      cell.style.left = before.reduce((a, b) => a + b, 0) + "px";
-    }
-    return cell;
-  }
-
   // ---------------------------------------------------------------- rows
 
   reset() {
     this.pages.clear();
     this.asked.clear();
-    this.cursor = -1;
+    this.cursor = this.anchor = this.wanted = -1;
     this.scroll.scrollTop = 0;
     this.header();
     this.toolbar();
@@ -279,6 +116,7 @@ class Grid {
     this.pages.set(number, page);
     this.asked.delete(number);
     if (this.pages.size > KEPT) this.pages.delete(this.pages.keys().next().value);
+    if (Math.floor(this.wanted / PAGE) === number) this.choose(this.wanted);
     this.paint();
   }
 
@@ -331,7 +169,7 @@ class Grid {
   text(cell, column, value) {
     if (column.name === this.model.get("mark")) {
       const entry = this.model.get("legend").find((item) => item.value === value);
-      cell.append(make("i", "msnb-sym-" + value.replace(" ", "-"), entry ? entry.symbol + " " : ""));
+      cell.append(make("i", symbolClass(value), entry ? entry.symbol + " " : ""));
     }
     cell.append(value);
     cell.title = value;
@@ -346,23 +184,47 @@ class Grid {
   }
 
   select(at, label, event) {
-    const now = this.model.get("selected");
+    const now = this.model.get("selected"), more = event.ctrlKey || event.metaKey;
+    let next = [label];
+    if (event.shiftKey && this.anchor >= 0) next = this.between(this.anchor, at);
+    else if (more) next = now.includes(label) ? now.filter((x) => x !== label) : [...now, label];
     this.cursor = at;
-    const more = event.ctrlKey || event.metaKey;
-    this.set("selected", !more ? [label] : now.includes(label) ? now.filter((x) => x !== label) : [...now, label]);
+    if (!event.shiftKey) this.anchor = at;
+    this.set("selected", next);
     this.scroll.focus({ preventScroll: true });
     this.paint();
   }
 
-  // Scroll to a row that was selected elsewhere.
+  // The labels of the rows from one place to another, as far as they are here; the last one last.
+  between(from, to) {
+    const labels = [], step = from <= to ? 1 : -1;
+    for (let at = from; at !== to + step; at += step) {
+      const page = this.pages.get(Math.floor(at / PAGE));
+      if (page) labels.push(page.labels[at % PAGE]);
+    }
+    return labels;
+  }
+
+  // Scroll to a row that was selected elsewhere. An answer to a selection that has changed since
+  // (fast arrow keys) is out of date.
   reveal() {
-    const [at] = this.model.get("reveal");
-    if (at === undefined || at < 0) return;
-    this.cursor = at;
+    const [at, , label] = this.model.get("reveal"), now = this.model.get("selected");
+    if (at === undefined || at < 0 || (label >= 0 && (now.length !== 1 || now[0] !== label))) return;
+    if (label >= 0) this.cursor = this.anchor = at;
     const { room, stretch } = this.range(), top = (at * ROW) / stretch;
     const visible = top >= this.scroll.scrollTop && top + ROW <= this.scroll.scrollTop + room;
-    if (!visible) this.scroll.scrollTop = Math.max(0, top - room / 3);
+    if (!visible) this.scroll.scrollTop = Math.max(0, label < 0 ? top - ROW : top - room / 3);
     this.paint();
+  }
+
+  // Select the row at a place as soon as its page is here.
+  choose(at) {
+    const page = this.pages.get(Math.floor(at / PAGE));
+    this.wanted = page ? -1 : at;
+    if (!page) return;
+    this.model.set("selected", [page.labels[at % PAGE]]);
+    clearTimeout(this.later); // the kernel hears of the row on which the keys come to rest
+    this.later = setTimeout(() => this.model.save_changes(), KEY_PAUSE);
   }
 
   key(event) {
@@ -372,9 +234,9 @@ class Grid {
     event.preventDefault();
     event.stopPropagation();
     const last = this.model.get("total") - 1;
-    this.cursor = Math.min(last, Math.max(0, this.cursor + step));
-    const page = this.pages.get(Math.floor(this.cursor / PAGE));
-    if (page) this.set("selected", [page.labels[this.cursor % PAGE]]);
+    if (last < 0) return;
+    this.cursor = this.anchor = Math.min(last, Math.max(0, this.cursor + step));
+    this.choose(this.cursor);
     const top = (this.cursor * ROW) / stretch;
     if (top < this.scroll.scrollTop) this.scroll.scrollTop = top;
     else if (top + ROW > this.scroll.scrollTop + room) this.scroll.scrollTop = top + ROW - room;

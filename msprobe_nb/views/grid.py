@@ -10,7 +10,7 @@ import anywidget
 import numpy as np
 import traitlets as T
 
-from msprobe_nb.views.palette import MARKS, css_variables
+from msprobe_nb.views.palette import MARKS, css
 from msprobe_nb.views.table_model import FILTER_HELP, Column, TableModel
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Grid(anywidget.AnyWidget):
         Text column whose value colours the row and fills the legend.
     chosen : sequence of str
         Numeric columns that get a drop-down list of their values (step, rank).
+    start : int
+        Row that is scrolled to at first.
     export : callable, optional
         Called with the view's row numbers when the user asks for an export; returns a message.
 
@@ -39,8 +41,8 @@ class Grid(anywidget.AnyWidget):
         Row numbers of the selected rows.
     """
 
-    _esm = _HERE / "grid.js"
-    _css = css_variables() + (_HERE / "grid.css").read_text("utf-8")
+    _esm = "".join((_HERE / name).read_text("utf-8") for name in ("grid_head.js", "grid.js"))
+    _css = css() + (_HERE / "grid.css").read_text("utf-8")
 
     columns = T.List().tag(sync=True)
     visible = T.List().tag(sync=True)
@@ -67,6 +69,7 @@ class Grid(anywidget.AnyWidget):
         *,
         mark_column: str = "",
         chosen: Sequence[str] = (),
+        start: int = 0,
         export: Callable[[np.ndarray], str] | None = None,
         **options: Any,
     ) -> None:
@@ -74,7 +77,14 @@ class Grid(anywidget.AnyWidget):
         self._export = export
         super().__init__(
             columns=[
-                {"name": c.name, "kind": c.kind, "width": c.width, "help": c.help} for c in columns
+                {
+                    "name": c.name,
+                    "kind": c.kind,
+                    "width": c.width,
+                    "help": c.help,
+                    "first": c.first,
+                }
+                for c in columns
             ],
             visible=[column.name for column in columns if column.visible],
             legend=self._legend(mark_column),
@@ -84,6 +94,7 @@ class Grid(anywidget.AnyWidget):
                 if len(values := sorted(set(frame[name].tolist()))) > 1
             ],
             mark=mark_column,
+            reveal=[start, 0, -1],
             total=len(frame),
             all_rows=len(frame),
             **options,
@@ -113,9 +124,10 @@ class Grid(anywidget.AnyWidget):
         """Tell the browser where the selected row stands; it scrolls there if need be."""
         if len(change["new"]) == 1:
             found = np.flatnonzero(self.model.view == change["new"][0])
-            # The second number makes the same place news again.
-            turn = 1 - self.reveal[1] if self.reveal else 0
-            self.reveal = [int(found[0]) if len(found) else -1, turn]
+            # The second number makes the same place news again; by the third the browser knows
+            # whether that row still is the selected one.
+            at = int(found[0]) if len(found) else -1
+            self.reveal = [at, 1 - self.reveal[1], change["new"][0]]
 
     def _receive(self, _: object, content: dict[str, Any], buffers: list[bytes]) -> None:
         kind = content.get("kind")

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe_nb.store.layout import write_atomic
+from msprobe_nb.store.layout import make_folder, write_atomic
 from msprobe_nb.views.html import comparison_head, first_calls, style, top_rows
 
 if TYPE_CHECKING:
@@ -43,6 +43,6 @@ def write_report(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         target=escape(comparison.target_url),
         golden=escape(comparison.golden_url),
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     write_atomic(target, page.encode("utf-8", "backslashreplace"))
     return target

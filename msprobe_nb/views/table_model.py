@@ -46,6 +46,10 @@ class Column:
         At first.
     help : str
         Shown when the pointer rests on the title.
+    ranks : tuple of str
+        Texts in the order that sorting follows, smallest first; without any, the alphabet.
+    first : str
+        Direction of the first click on the title, ``asc`` or ``desc``.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Column:
     width: int = 96
     visible: bool = True
     help: str = ""
+    ranks: tuple[str, ...] = ()
+    first: str = "desc"
 
 
 class FilterError(ValueError):
@@ -78,6 +84,7 @@ class TableModel:
     def __init__(self, frame: pd.DataFrame, columns: Sequence[Column]) -> None:
         self.frame, self.columns = frame, list(columns)
         self._kind = {column.name: column.kind for column in columns}
+        self._ranks = {column.name: column.ranks for column in columns if column.ranks}
         self._texts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self._numbers: dict[str, np.ndarray] = {}
         self.view = np.arange(len(frame))
@@ -157,7 +164,11 @@ class TableModel:
         if self._kind[name] == "text":
             codes, texts = self._factorised(name)
             rank = np.empty(len(texts))
-            rank[np.argsort(texts.astype(str), kind="stable")] = np.arange(len(texts))
+            if ranks := self._ranks.get(name):
+                place = {text: at for at, text in enumerate(ranks)}
+                rank[:] = [place.get(text, len(ranks)) for text in texts.tolist()]
+            else:
+                rank[np.argsort(texts.astype(str), kind="stable")] = np.arange(len(texts))
             rank[-1] = np.nan  # missing
             key = rank[codes][view]
         else:
@@ -229,8 +240,9 @@ def _text_test(text: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _number_test(text: str, fraction: bool) -> Callable[[np.ndarray], np.ndarray]:
-    """A test of numbers: all of the conditions in the text."""
-    tests = [_condition(word, fraction) for word in text.replace("&", " ").split()]
+    """A test of numbers: all of the conditions in the text; blanks after a sign do not count."""
+    joined = re.sub(r"([<>]=?|!=|=)\s+", r"\1", text.replace("&", " "))
+    tests = [_condition(word, fraction) for word in joined.split()]
 
     def test(values: np.ndarray) -> np.ndarray:
         found = np.ones(len(values), bool)
@@ -272,4 +284,4 @@ def _value(text: str, fraction: bool) -> float:
             return float(text[:-1]) / 100
         return float(text)
     except ValueError:
-        raise FilterError(f"{text!r} is no number; {FILTER_HELP}") from None
+        raise FilterError(f"{text!r} is no number") from None

@@ -40,6 +40,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _own_settings(folder: Path) -> dict[str, str]:
+    """Variables that keep JupyterLab from using or changing the settings of whoever runs this.
+
+    The question whether to fetch news is answered.
+    """
+    news = folder / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    news.parent.mkdir(parents=True, exist_ok=True)
+    news.write_text('{"fetchNews": "false"}')
+    return {
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+    }
+
+
 @contextmanager
 def running_lab(folder: Path) -> Iterator[str]:
     """A JupyterLab that serves `folder`; gives its address."""
@@ -50,8 +64,14 @@ def running_lab(folder: Path) -> Iterator[str]:
         *("--IdentityProvider.token=", "--expose-app-in-browser", f"--ServerApp.root_dir={folder}"),
     ]
     log = open(folder / "lab.log", "wb")  # noqa: SIM115
+    own = _own_settings(folder / ".lab")
     process = subprocess.Popen(
-        command, stdout=log, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+        command,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        env={**os.environ, **own},
+        start_new_session=True,
     )
     address = f"http://127.0.0.1:{port}"
     try:

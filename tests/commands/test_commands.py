@@ -16,8 +16,9 @@ from msprobe_nb import Comparison, Run
 from msprobe_nb.cli import main
 from msprobe_nb.commands import COMMANDS
 from msprobe_nb.commands.base import numbers
-from msprobe_nb.errors import MsProbeError, PathNotFoundError
-from msprobe_nb.magics import completions
+from msprobe_nb.errors import MsProbeError, UsageError, WriteError
+from msprobe_nb.magics import MsProbeMagics, completions
+from msprobe_nb.store.layout import write_atomic
 
 TARGET, GOLDEN = (str(DUMPS / "edge_tensor_L1" / side) for side in ("target", "golden"))
 
@@ -119,6 +120,7 @@ def test_every_command_explains_itself(command, capsys):
         ["compare"],
         ["compare", "-tp", "a"],
         ["compare", "-tp", "a", "-gp", "b", "--rank", "x"],
+        ["compare", "-tp", "a", "-gp", "b", "--rank", "4-2"],
         ["compare", "-tp", "a", "-gp", "b", "--rules", "strict"],
         ["help", "nonsense"],
         ["open"],
@@ -134,6 +136,48 @@ def test_a_failed_job_is_status_1_with_one_line(here, capsys):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "nope" in err
+
+
+def test_a_csv_file_may_be_named(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, "-o", "deep/res.csv"]) == 0
+    assert "result: deep/res.csv" in capsys.readouterr().out
+    assert [path.name for path in (here / "deep").iterdir()] == ["res.csv"]
+
+
+@pytest.mark.parametrize("words", [["-o", "/proc/x"], ["-o", "file/x"], ["--html", "file/r.html"]])
+def test_a_place_that_cannot_be_written_is_told_before_the_work(here, capsys, monkeypatch, words):
+    monkeypatch.setattr("msprobe_nb.comparison.engine.compare", None)  # is not reached
+    (here / "file").write_text("")
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, *words]) == 1
+    err = capsys.readouterr().err
+    assert "cannot be written" in err
+    assert err.count("\n") == 1
+    assert "Errno" not in err
+
+
+def test_a_failed_write_leaves_nothing_behind(here):
+    (here / "taken").mkdir()
+    with pytest.raises(WriteError, match="cannot be written"):
+        write_atomic(here / "taken", b"x")
+    assert [path.name for path in here.iterdir()] == ["taken"]
+
+
+def test_a_selection_without_a_match_is_named(here, capsys):
+    assert main(["compare", "-tp", TARGET, "-gp", GOLDEN, "--step", "5,7"]) == 1
+    err = capsys.readouterr().err
+    assert "among the chosen steps 5, 7" in err
+    assert "Choose steps and ranks that both have" in err
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"msprobe-nb {msprobe_nb.__version__}"
+
+
+def test_an_unknown_topic_lists_the_commands(capsys):
+    assert main(["help", "nonsense"]) == 2
+    err = capsys.readouterr().err
+    assert all(name in err for name in COMMANDS)
 
 
 def test_a_comparison_without_marks_is_success_and_one_with_errors_too(here):
@@ -223,9 +267,22 @@ def test_variables_stand_for_runs_and_paths(shell):
     shell.user_ns["golden"] = GOLDEN
     result = shell.run_line_magic("msprobe", "compare -tp target -gp golden")
     assert len(result) == 107
-    shell.user_ns["target"] = 5  # no run: the text is a path
-    with pytest.raises(PathNotFoundError):
+    shell.user_ns["target"] = 5
+    with pytest.raises(UsageError, match="variable target is an int"):
         shell.run_line_magic("msprobe", "compare -tp target -gp golden")
+
+
+def test_a_name_that_means_two_things_is_refused(shell, here):
+    run = shell.run_line_magic("msprobe", f"import {TARGET} run")
+    assert isinstance(run, Run)
+    shell.user_ns["run"] = run  # the run that stands there: no doubt
+    assert shell.run_line_magic("msprobe", "open run") is run
+    shell.user_ns["run"] = GOLDEN
+    with pytest.raises(UsageError, match="both a variable and a path"):
+        shell.run_line_magic("msprobe", "open run")
+    assert shell.run_line_magic("msprobe", "open ./run").url.endswith("run")
+    shell.user_ns["run"] = 3  # nothing that could be meant
+    assert isinstance(shell.run_line_magic("msprobe", "open run"), Run)
 
 
 def test_the_magic_works_on_either_side_of_an_assignment(shell):
@@ -241,6 +298,12 @@ def test_errors_are_short_and_say_what_to_do(shell, capsys):
     assert "Traceback" not in shown
     shell.run_cell("%msprobe compare -tp nope")
     assert "UsageError" in "".join(capsys.readouterr())
+    shell.run_cell(f"%msprobe compare -tp {TARGET} -gp {GOLDEN} -o /proc/x")
+    shown = "".join(capsys.readouterr())
+    assert "WriteError: it cannot be written" in shown
+    assert "Traceback" not in shown
+    shell.run_cell("%msprobe open 'half")
+    assert "No closing quotation" in "".join(capsys.readouterr())
 
 
 def test_help_in_the_notebook(shell, capsys):
@@ -248,6 +311,8 @@ def test_help_in_the_notebook(shell, capsys):
     assert "usage: %msprobe" in capsys.readouterr().out
     assert shell.run_line_magic("msprobe", "compare --help") is None
     assert "--golden_path" in capsys.readouterr().out
+    usage = MsProbeMagics.msprobe.__doc__
+    assert all(f"%msprobe {name} " in usage for name in COMMANDS)
 
 
 # ---------------------------------------------------------------- completion
@@ -271,12 +336,36 @@ def test_paths_and_variables_complete(here):
     (here / "runs/a").mkdir(parents=True)
     (here / "readme").write_text("")
     run = Run.__new__(Run)
-    assert complete("%msprobe compare -tp r", ref=run, rubbish=3) == {"ref", "runs/", "readme"}
+    found = complete("%msprobe compare -tp r", ref=run, rubbish=3, road="runs/a", rhyme="no path")
+    assert found == {"ref", "road", "runs/", "readme"}
     assert complete("%msprobe compare -tp runs/") == {"runs/a/"}
     assert complete("%msprobe open run") == {"runs/"}
     for option in ("-dm", "--cell_mapping", "-am", "-lm", "--config", "--algorithm"):
         assert complete(f"%msprobe compare {option} re") == {"readme"}
     assert complete("%msprobe compare --rank r") == set()
+
+
+def test_names_with_blanks_can_be_completed(here, monkeypatch):
+    (here / "my runs/the first").mkdir(parents=True)
+    assert completions("%msprobe open m", {}) == ("m", ["my\\ runs/"])
+    assert completions("%msprobe open my\\ runs/", {}) == (
+        "my\\ runs/",
+        ["my\\ runs/the\\ first/"],
+    )
+    assert completions("%msprobe open 'my r", {}) == ("'my r", ["'my runs/"])
+    assert completions("%msprobe compare --target_path=my", {}) == ("my", ["my\\ runs/"])
+    assert completions("%msprobe compare --rules=e", {}) == ("e", ["evidence"])
+    monkeypatch.setenv("HOME", str(here))
+    assert completions("%msprobe open ~/m", {}) == ("~/m", ["~/my\\ runs/"])
+
+
+@pytest.mark.parametrize(
+    "line", ["%msprobe compare --step ", "%msprobe nonsense ", "%msprobe open ~/none"]
+)
+def test_python_names_are_never_offered(shell, line):
+    with provisionalcompleter():
+        found = [c.text for c in shell.Completer.completions(line, len(line))]
+    assert found in ([], [""], [line.split(" ")[-1]])
 
 
 def test_the_kernel_asks_our_completer(shell, here):

@@ -10,9 +10,15 @@ import pytest
 from support import DUMPS, RESNET, call, tensor, write_dump
 
 import msprobe_nb
+from msprobe_nb.comparison.marks import mark_counts
 from msprobe_nb.views.bundle import live_bundle, show_comparison
-from msprobe_nb.views.detail import HeatMap
-from msprobe_nb.views.html import comparison_html, run_html
+from msprobe_nb.views.html import (
+    comparison_html,
+    grouped_calls,
+    run_html,
+    short_dtype,
+    table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +60,14 @@ def test_only_the_asked_rows_travel(view, monkeypatch):
     wire = Wire(view.grid, monkeypatch)
     columns = ["target", "EucDist"]
     header, buffers = wire.ask(kind="rows", id=0, start=10, stop=20, columns=columns)
-    table = view.comparison.table
+    rows = view.comparison.table
     assert header["start"] == 10
-    assert header["text"][0] == table["target"].iloc[10:20].tolist()
+    assert header["text"][0] == rows["target"].iloc[10:20].tolist()
     assert np.frombuffer(buffers[0], "<i4").tolist() == list(range(10, 20))
-    np.testing.assert_array_equal(np.frombuffer(buffers[1], "<f8"), table["EucDist"].iloc[10:20])
+    np.testing.assert_array_equal(np.frombuffer(buffers[1], "<f8"), rows["EucDist"].iloc[10:20])
     header, _ = wire.ask(kind="rows", id=0, start=0, stop=10**9, columns=["target", "__class__"])
     assert header["columns"] == ["target"]
-    assert len(header["text"][0]) == len(table)
+    assert len(header["text"][0]) == len(rows)
 
 
 def test_filters_and_sorting_change_the_view(view):
@@ -91,6 +97,42 @@ def test_rows_that_were_not_measured_are_set_apart(view):
     assert (view.filtered["reason"] != "").all()
 
 
+@pytest.mark.parametrize("rules", ["msprobe", "evidence"])
+def test_every_view_shows_the_same_counts(tensors, rules):
+    result = msprobe_nb.compare(
+        DUMPS / "edge_tensor_L1/target",
+        DUMPS / "edge_tensor_L1/golden",
+        rules=rules,
+        progress=False,
+    )
+    counts = mark_counts(result)
+    assert sum(counts.values()) == len(result)
+    assert ("unmatched" in counts) == ("gated" in counts) == (rules == "evidence")
+    assert ("not measured" in counts) == (rules == "msprobe")
+    legend = {entry["value"]: entry["count"] for entry in result.widget().grid.legend}
+    assert legend == counts
+    chips = re.findall(r"</span> ([a-z ]+) <b>([\d,]+)</b>", comparison_html(result))
+    assert [(name, int(count)) for name, count in chips] == list(counts.items())
+    for verdict, count in result.counts.items():  # nothing is lost but passes without a measurement
+        shown = counts.get(verdict, 0)
+        assert shown == count or (verdict == "pass" and shown + counts["not measured"] == count)
+
+
+def test_sorting_shows_the_worst_rows_first(view):
+    first = {column["name"]: column["first"] for column in view.grid.columns}
+    assert first["verdict"] == first["MaxAbsErr"] == first["Relative L2"] == "desc"
+    assert first["Cosine"] == first["One Thousandth Err Ratio"] == first["target"] == "asc"
+    view.grid.sort = [["verdict", first["verdict"]]]
+    shown = view.marks[view.grid.model.view].tolist()
+    assert shown == sorted(shown, key=["error", "warning", "not measured", "pass"].index)
+
+
+def test_the_table_opens_at_the_first_marked_row(view, resnet):
+    assert view.grid.reveal[0] == view.comparison.table["verdict"].tolist().index("error")
+    assert resnet.widget().grid.reveal[0] == resnet.table["verdict"].tolist().index("warning")
+    assert view.grid.selected == []
+
+
 def test_the_selection_is_available_in_python(view):
     view.grid.selected = [3, 5]
     pd.testing.assert_frame_equal(view.selected, view.comparison.table.iloc[[3, 5]])
@@ -113,6 +155,10 @@ def test_the_filtered_rows_can_be_exported(view, tmp_path, monkeypatch):
     for name in ("comparison_rows.csv", "comparison_rows_2.csv"):
         written = pd.read_csv(tmp_path / name)
         assert written["target"].tolist() == view.filtered["target"].tolist()
+    view.grid.filters = {}
+    view.export(tmp_path / "all.csv")
+    marks = pd.read_csv(tmp_path / "all.csv")["mark"].value_counts().to_dict()
+    assert marks == {k: n for k, n in mark_counts(view.comparison).items() if n}
 
 
 def test_an_export_that_fails_says_so(view, monkeypatch, tmp_path):
@@ -153,12 +199,78 @@ def test_a_selected_row_is_shown_closely(view):
     detail = view.detail.detail
     assert detail.target["name"] == "Tensor.__mul__.0.forward.output.0"
     text = view.detail._facts.value
-    assert "torch.float32" in text
+    assert "float32" in text
     assert "Called from" in text
-    assert len(view.detail._plots.children) == 2
+    assert [len(box.children) for box in view.detail.children[1:]] == [2, 2]
     view.grid.selected = []
     assert view.detail.detail is None
-    assert not view.detail._plots.children
+    assert not any(box.children for box in view.detail.children[1:])
+
+
+def test_the_next_row_moves_what_is_there(view):
+    """Widgets and figures are made once; another row only changes what they show."""
+    view.select("Tensor.__mul__.0.forward.output.0")
+    pane = view.detail
+    plots = [pane.values.plot, pane.differences.plot, pane.heat._plot]
+    widgets = [child for box in pane.children[1:] for child in box.children]
+    view.select("Torch.square.0.forward.output.0")
+    assert [child for box in pane.children[1:] for child in box.children] == widgets
+    assert plots == [pane.values.plot, pane.differences.plot, pane.heat._plot]
+    counts = pane.values.sources["target"].data["count"]
+    np.testing.assert_array_equal(counts, pane.detail.histogram().counts["target"])
+
+
+def test_several_changes_travel_as_one(view):
+    view.select("Tensor.__mul__.0.forward.output.0")
+    sent = []
+    for shown in (view.detail.values.view, view.detail.heat._view):
+        shown.send = lambda content, buffers=None: sent.append(content["kind"])
+    view.select("Torch.square.0.forward.output.0")
+    assert sent == ["patch", "patch"]
+
+
+def test_a_row_with_one_side_shows_that_side(view):
+    view.select("Torch.cos.0.forward.output.0")  # only in the target
+    detail = view.detail.detail
+    assert (detail.mark, list(detail.sides)) == ("not measured", ["target"])
+    assert [len(box.children) for box in view.detail.children[1:]] == [1]
+    assert view.detail.values.sources["target"].data["count"].sum() == detail.sides["target"].size
+    assert len(view.detail.values.sources["golden"].data["count"]) == 0
+    view.select("Torch.sigmoid.0.forward.input.0")  # of another shape
+    assert list(view.detail.detail.sides) == ["target", "golden"]
+    assert "differ" in view.detail.detail.problem
+    assert len(view.detail.values.sources["golden"].data["count"]) > 0
+
+
+def test_an_argument_is_its_value(view):
+    view.select("Tensor.__mul__.0.forward.input.1")
+    page = re.sub(r"<style>.*?</style>", "", view.detail._facts.value, flags=re.S)
+    text = re.sub(r"<[^>]+>", " ", page)
+    assert re.search(r"value\s+1\.001\s+1\.0", text)
+    assert re.search(r"dtype\s+float\s+float", text)
+    for word in ("max", "norm", "shape", "metric", "No values"):
+        assert word not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("Torch.sqrt.0.forward.output.0", "Absolute difference: all NaN or infinite"),
+        ("Tensor.__mul__.0.forward.input.0", "Absolute difference: none, both sides are equal"),
+        ("Tensor.__mul__.0.forward.output.0", "Absolute difference"),
+    ],
+)
+def test_a_heat_map_says_what_a_plain_colour_means(view, name, title):
+    view.select(name)
+    heat = view.detail.heat
+    assert heat._plot.title.text == title
+    assert heat._bar.visible == (title == "Absolute difference")
+    assert (heat._plot.x_range.start, heat._plot.x_range.end) == (-0.5, 5.5)
+
+
+def test_of_several_rows_the_last_is_shown(view):
+    view.grid.selected = [3, 5]
+    assert view.detail.detail.target["name"] == view.comparison.table["target"].iloc[5]
 
 
 def test_every_row_can_be_looked_at(view):
@@ -178,7 +290,7 @@ def test_a_heat_map_follows_its_controls(tmp_path):
     result = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", progress=False)
     view = result.widget()
     view.grid.selected = [0]
-    heat = HeatMap(view.detail.detail)
+    heat = view.detail.heat
     heat.places[0].value = 1
     np.testing.assert_array_equal(heat._source.data["image"][0], values[1])
     heat.what.value = "golden"
@@ -198,6 +310,21 @@ def test_the_static_view_says_it_all_without_a_kernel(resnet):
     assert resnet.marked_calls[0].node in text
     assert "<script" not in page
     assert len(page) < 200_000
+
+
+def test_a_module_stands_with_the_call_it_made(resnet):
+    grouped = grouped_calls(resnet)
+    assert grouped[0][0].node == "Functional.conv2d.0.forward"
+    assert grouped[0][1] == ["Module.conv1.Conv2d.forward.0"]
+    listed = [name for call, others in grouped for name in (call.node, *others)]
+    assert sorted(listed) == sorted(call.node for call in resnet.marked_calls)
+
+
+def test_static_tables_keep_short_texts_whole():
+    assert [short_dtype(x) for x in ("torch.float32", "<class 'int'>", "Float16", None)] == [
+        *("float32", "int", "Float16", None)
+    ]
+    assert "<thead>" not in table([], [("", ["a", "b"])])
 
 
 def test_the_live_table_leaves_a_hint_where_it_cannot_run(resnet):

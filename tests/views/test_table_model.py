@@ -170,3 +170,29 @@ def test_counts_are_those_of_the_whole_table():
     model = model_of(frame)
     model.apply({"name": "b"})
     assert model.counts("name") == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("text", ["> 1e-3", ">  0.001 <   5", ">1e-3", ">= 0.0011 & != 7"])
+def test_blanks_after_a_sign_do_not_count(text):
+    frame = pd.DataFrame({"name": ["a", "b"], "error": [0.0, 0.5], "rank": [0, 0]})
+    assert view(frame, error=text) == [1]
+
+
+def test_a_filter_that_is_not_understood_says_which_word():
+    frame = pd.DataFrame({"name": ["a"], "error": [0.5], "rank": [0]})
+    model = model_of(frame)
+    model.apply({"error": "> 1 or < 2"})
+    assert model.faults == {"error": "'or' is no number"}
+    assert model.view.tolist() == [0]
+
+
+def test_a_column_may_have_an_order_of_its_own():
+    frame = pd.DataFrame({"verdict": ["error", "pass", "odd", "warning", "pass"]})
+    ranks = ("pass", "warning", "error")
+    model = TableModel(frame, [Column("verdict", "text", ranks=ranks)])
+    model.apply({}, [("verdict", "asc")])
+    assert frame["verdict"].iloc[model.view].tolist() == [
+        *("pass", "pass", "warning", "error", "odd")
+    ]
+    model.apply({}, [("verdict", "desc")])
+    assert frame["verdict"].iloc[model.view].tolist()[1] == "error"

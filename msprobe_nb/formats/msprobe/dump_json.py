@@ -31,6 +31,7 @@ _REPLACED = (
     (b": -Infinity", b': "\\u0000-inf"'),
 )
 _ENTRY_INDENT = b'\n  "'  # an entry's key in the layout of the official writer
+_LATE_VALUE = b":\n"  # a value on a line of its own, which the official writer never makes
 MAX_DEPTH = 400
 TOO_DEEP = object()  # stands for an entry that nests too deeply to be decoded
 _RESTORE = "Restore it from the original recording"
@@ -111,7 +112,10 @@ def _parse_fast(raw: bytes) -> DumpFile | None:
     header, data, entries, data_at = found
     # Inside a JSON string no raw line break can stand, so in the layout of the official writer this
     # counts keys exactly. In any other layout the gaps between the entries have to be looked at.
-    if raw.count(_ENTRY_INDENT) == len(entries):
+    start = _address(data) - _address(raw)
+    end = start + len(memoryview(data))
+    usual = raw.find(_LATE_VALUE, start, end) < 0
+    if usual and raw.count(_ENTRY_INDENT, start, end) == len(entries):
         return DumpFile(header, len(entries), entries.items(), data_at=data_at)
     try:
         return _finish(header, _members(raw, data, entries), None, data_at)
