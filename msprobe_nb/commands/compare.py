@@ -36,6 +36,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default="msprobe",
         help="verdict rules (default: msprobe)",
     )
+    parser.add_argument(
+        "--noise", metavar="RUN", help="second golden run; tells the evidence rules what is noise"
+    )
     parser.add_argument("--step", type=numbers, metavar="N,N-N", help="compare only these steps")
     parser.add_argument("--rank", type=numbers, metavar="N,N-N", help="compare only these ranks")
     _matching_arguments(parser)
@@ -114,6 +117,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Comparison | FirstD
         rules=arguments.rules,
         steps=arguments.step,
         ranks=arguments.rank,
+        noise=None if arguments.noise is None else context.resolve(arguments.noise),
         fuzzy=arguments.fuzzy_match,
         data_mapping=arguments.data_mapping,
         cell_mapping=arguments.cell_mapping,
@@ -165,6 +169,6 @@ COMMAND = Command(
     _run,
     frozenset(
         {"target_path", "golden_path", "output_path", "html", "data_mapping", "cell_mapping"}
-        | {"api_mapping", "layer_mapping", "config", "algorithm"}
+        | {"api_mapping", "layer_mapping", "config", "algorithm", "noise"}
     ),
 )

@@ -129,7 +129,7 @@ def _where_it_began(comparison: Comparison) -> str:
 def _place(comparison: Comparison, origin: Origin) -> str:
     several = len(comparison.parts) > 1
     place = f" (step {origin.step}, rank {origin.rank})" if several else ""
-    return f"{origin.node}{place}: {origin.sentence.removeprefix(f'{origin.node}: ')}"
+    return f"{origin.node}{place}: {origin.sentence}"
 
 
 def first_finding(comparison: Comparison) -> str:
@@ -142,10 +142,7 @@ def first_finding(comparison: Comparison) -> str:
         return f"{'; '.join(text for text in (more, after) if text)}." if more or after else ""
     if not origins:
         return ""
-    first = origins[0]
-    several = len(comparison.parts) > 1
-    place = f" (step {first.step}, rank {first.rank})" if several else ""
-    return f"Look first at {first.node}{place}: {first.sentence.removeprefix(first.node + '.')}."
+    return f"Look first at {_place(comparison, origins[0])}."
 
 
 def _unmeasured(comparison: Comparison) -> Counter[str]:
@@ -176,7 +173,7 @@ def details(comparison: Comparison) -> list[str]:
     lines = [text] if (text := measured(comparison)) else []
     golden_only = sum(len(part.pairs.golden_only) for part in comparison.parts)
     if golden_only:
-        lines.append(f"{plural(golden_only, 'value')} only in the golden run (see .golden_only).")
+        lines.append(f"{plural(golden_only, 'value')} only in the golden run.")
     if comparison.rules == EVIDENCE:
         lines += sorted({f"{d.name}: {d.sentence}." for e in comparison.evidence for d in e.drift})
     if not comparison.parts or comparison.mode == STRUCTURE_MODE:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,14 +136,7 @@ def compare(
     pairs, notes = pair_packs(ours, theirs, _as_list(steps), _as_list(ranks))
     result = Comparison(ours.url, theirs.url, [], rules=rules, notes=notes + options.products.notes)
     result.paired_by = options.pairing.describe()
-    with track(len(pairs), "compare", "rank", show=progress and len(pairs) > 1) as bar:
-        try:
-            for one, other in pairs:
-                _compare_packs(result, one, other, len(pairs) > 1, options)
-                bar.update(1)
-        except KeyboardInterrupt:
-            result.complete = False
-            result.unfinished = len(pairs) - len(result.parts) - len(result.failures)
+    _compare_all(result, pairs, options)
     if not result.parts and result.complete and result.failures:
         raise result.failures[0]
     if noise is not None and result.complete:
@@ -236,6 +230,26 @@ def _listed(packs: Sequence[Pack]) -> str:
 
 
 # ---------------------------------------------------------------- one pair of packs
+
+
+_STAGES = 3  # of a pair of packs: reading either side, comparing
+
+
+def _compare_all(result: Comparison, pairs: list[tuple[Pack, Pack]], options: _Options) -> None:
+    """Compare all pairs; an interrupt keeps what is done."""
+    several = len(pairs) > 1
+    with track(_STAGES * len(pairs), "compare", "stage", show=options.progress) as bar:
+        try:
+            for pair in pairs:
+                for pack in pair:
+                    with suppress(MsProbeError):  # it is raised again where it belongs
+                        len(pack.index)
+                    bar.update(1)
+                _compare_packs(result, *pair, several, options)
+                bar.update(1)
+        except KeyboardInterrupt:
+            result.complete = False
+            result.unfinished = len(pairs) - len(result.parts) - len(result.failures)
 
 
 def _compare_packs(

@@ -156,7 +156,7 @@ def result_paths(comparison: Comparison, path: Path, suffix: str) -> Iterator[Pa
         `path` names a file of another kind.
     """
     several = len(comparison.parts) > 1
-    stamp = datetime.now().strftime("%Y%m%d%H%M%S")
+    stamp = datetime.now().strftime("%Y%m%d%H%M%S") + ("" if comparison.complete else "_partial")
     single = path.suffix == suffix
     if path.suffix[1:].isalpha() and not single and not path.is_dir():
         raise UsageError(

@@ -387,6 +387,7 @@ def test_an_interrupt_within_tensor_data_keeps_what_is_done(monkeypatch, tmp_pat
     assert len(result.table) == len(result)
     assert (result.table["status"] != "not reached").all()
     assert sum(result.counts.values()) == len(result)
+    assert result.to_csv(tmp_path)[0].name.endswith("_partial.csv")
     (written,) = result.to_csv(tmp_path / "part.csv")
     assert len(written.read_text().splitlines()) == 1 + len(result)
     assert result.widget() is not None

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
 import numpy as np
 import pytest
-from support import DUMPS, RESNET, SHARED, call, requires_shared, tensor, write_dump
+from support import (
+    DUMPS,
+    RESNET,
+    SHARED,
+    call,
+    different_cells,
+    requires_shared,
+    tensor,
+    write_dump,
+)
 
 import msprobe_nb
 from msprobe_nb import Thresholds, load_comparison
+from msprobe_nb.cli import main
 from msprobe_nb.errors import UsageError
 
 
@@ -358,3 +369,28 @@ def test_edge_operators_are_origins_in_both_tasks():
             ("Tensor.__mul__.0.forward", "argument"),
             ("Torch.tanh.0.forward", "dtype"),
         } <= found
+
+
+def test_official_files_say_why(tmp_path):
+    result = evidence(*pair(tmp_path, broken_from(1), chain()))
+    (path,) = result.to_csv(tmp_path / "out.csv")
+    rows = {row["NPU Name"]: row for row in csv.DictReader(path.open())}
+    origin, behind = rows["Torch.op1.0.forward.output.0"], rows["Torch.op2.0.forward.input.0"]
+    assert (origin["Result"], behind["Result"]) == ("error", "warning")
+    assert json.loads(origin["Err_message"])[0].startswith("error: origin: output.0 differs")
+    assert json.loads(behind["Err_message"])[0].endswith("consequence of Torch.op1.0.forward")
+    assert rows["Torch.op0.0.forward.output.0"]["Err_message"] == "[]"
+    (sheet,) = result.to_xlsx(tmp_path / "out.xlsx")
+    assert different_cells(sheet, path) == {}
+
+
+def test_the_command_takes_rules_and_noise(tmp_path, capsys):
+    target, golden = pair(tmp_path, broken_from(1, 1.001), chain())
+    noisy = write_dump(tmp_path / "noise", broken_from(1, 1.0009))
+    words = ["compare", "-tp", str(target), "-gp", str(golden), "-o", str(tmp_path / "o")]
+    assert main([*words, "--rules", "evidence"]) == 0
+    assert "It began at Torch.op1.0.forward" in capsys.readouterr().out
+    assert main([*words, "--rules", "evidence", "--noise", str(noisy)]) == 0
+    assert "No origin found" in capsys.readouterr().out
+    assert main([*words, "--noise", str(noisy)]) == 1
+    assert "evidence rules only" in capsys.readouterr().err
