@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from msprobe_nb.formats import open_run
 from msprobe_nb.formats.exporter import export_run
 from msprobe_nb.formats.importer import import_run
 
+COMMANDS = Path(__file__).parent / "official" / "commands.py"
 JSON_FILES = ("dump.json", "debug.json", "stack.json", "construct.json")
 
 
@@ -56,3 +60,19 @@ def same_folder(ours: Path, theirs: Path, *, to_the_byte: bool = True) -> int:
 
 def packs_of(root: Path) -> list[Path]:
     return sorted(p.parent for p in root.rglob("*.json") if p.name in ("dump.json", "debug.json"))
+
+
+def run_official(commands: list[list[str]], folder: Path, cwd: Path | None = None) -> list[str]:
+    """How each command of the official tool ended; started once for all of them."""
+    files = [folder / "commands.json", folder / "outcomes.json"]
+    files[0].write_text(json.dumps(commands))
+    done = subprocess.run(
+        [sys.executable, str(COMMANDS), *map(str, files)],
+        cwd=cwd or folder,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(files[1].read_text())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from export_support import run_official
 from support import DUMPS, SHARED, call, read_csv, requires_shared, tensor, write_dump
 
 from msprobe_nb.formats.exporter import export_run
@@ -27,21 +25,6 @@ def exported(root: Path, folder: Path) -> Path:
     """The recording after a way through our store."""
     store = import_run(root, folder.with_name(f"{folder.name}.zarr"), progress=False)
     return export_run(store, folder, progress=False)
-
-
-def run_official(commands: list[list[str]], folder: Path) -> list[str]:
-    """How each command ended."""
-    (folder / "commands.json").write_text(json.dumps(commands))
-    done = subprocess.run(
-        [sys.executable, str(HERE / "commands.py"), "commands.json", "outcomes.json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads((folder / "outcomes.json").read_text())
 
 
 def results(folder: Path) -> list[object]:
