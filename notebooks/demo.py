@@ -41,8 +41,10 @@ def main() -> int:
     print("Executing the notebook ...\n")
     notebook = execute_notebook()
     print(result.summary())
+    began = result.rejudge(rules="evidence").summary().splitlines()[0]
     print(
-        f"\nNotebook  {os.path.relpath(notebook)}"
+        f"\nBy evidence instead (--rules evidence): {began}"
+        f"\n\nNotebook  {os.path.relpath(notebook)}"
         f"\nReport    {os.path.relpath(report)}   (opens in any browser)"
         f"\nTable     {os.path.relpath(table)}   (columns of the official tool)"
         f"\n\nTo look around yourself:\n"

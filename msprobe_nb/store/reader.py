@@ -6,6 +6,7 @@ An unfinished pack is read from its journal, without locks, while its writer may
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -253,7 +254,7 @@ class StorePack(Pack):
         except (FormatError, IndexError) as error:
             what = error.what if isinstance(error, FormatError) else "it has no data type"
             raise TensorReadError(what, file=self.where, key=name, remedy=_DAMAGED) from None
-        if int(np.prod(shape, dtype=object)) * dtype.itemsize != table.byte_count[stored]:
+        if math.prod(shape) * dtype.itemsize != table.byte_count[stored]:
             raise TensorReadError(
                 "shape, dtype and size contradict each other",
                 file=self.where,
