@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import side_by_side
+from measure import Program, side_by_side
+
+from msprobe_nb import import_run
 
 APIS = ["Functional.linear", "Torch.matmul", "Tensor.__add__", "Functional.gelu", "Torch.softmax"]
 OFFICIAL = "import sys; from msprobe.msprobe import main; sys.exit(main())"
@@ -97,6 +99,9 @@ def main() -> None:
     parser.add_argument("task", choices=["statistics", "tensor"])
     parser.add_argument("--size", type=int, default=200_000, help="rows, or tensors")
     parser.add_argument("--elements", type=int, default=16_384, help="elements of a tensor")
+    parser.add_argument(
+        "--best-only", action="store_true", help="leave out the official tool's default"
+    )
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -105,14 +110,27 @@ def main() -> None:
             record_statistics(root, options.size)
         else:
             record_tensors(root, options.size, options.elements)
-        sides = ["-tp", "target/dump.json", "-gp", "golden/dump.json", "-o"]
+        for side in ("target", "golden"):
+            import_run(root / side, root / f"{side}.zarr", progress=False)
         print(f"{options.task}, {options.size:,}; medians of {options.runs}")
-        side_by_side(
-            [sys.executable, "-m", "msprobe_nb", "compare", *sides, "ours"],
-            [sys.executable, "-c", OFFICIAL, "compare", *sides, "theirs"],
-            root,
-            options.runs,
-        )
+        side_by_side(*programs(options), root, options.runs)
+
+
+def programs(options: argparse.Namespace) -> tuple[list[Program], list[Program]]:
+    """Ours and theirs."""
+    files = ["-tp", "target/dump.json", "-gp", "golden/dump.json", "-o"]
+    stores = ["-tp", "target.zarr", "-gp", "golden.zarr", "-o"]
+    command = [sys.executable, "-m", "msprobe_nb", "compare"]
+    official = [sys.executable, "-c", OFFICIAL, "compare", *files]
+    ours = [
+        Program("msprobe_nb, official folder", [*command, *files, "ours"]),
+        Program("msprobe_nb, run store", [*command, *stores, "ours"]),
+    ]
+    theirs = [] if options.best_only else [Program("official", [*official, "theirs"])]
+    if options.task == "tensor":
+        best = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        theirs.append(Program("official, one BLAS thread", [*official, "best"], best))
+    return ours, theirs
 
 
 if __name__ == "__main__":

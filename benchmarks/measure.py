@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -20,11 +20,20 @@ class Usage:
     peak: float  # MiB of the largest process
 
 
-def run(words: list[str], folder: Path) -> Usage:
+UNITS = (("cpu", "s"), ("wall", "s"), ("peak", "MiB"))
+
+
+def run(words: list[str], folder: Path, settings: dict[str, str] | None = None) -> Usage:
     """Run a program to its end; its output goes to a file in `folder`."""
     with open(folder / "output.txt", "w+") as output:
         start = time.perf_counter()
-        process = subprocess.Popen(words, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(settings or {})},
+        )
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -34,12 +43,43 @@ def run(words: list[str], folder: Path) -> Usage:
     return Usage(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024)
 
 
-def side_by_side(ours: list[str], theirs: list[str], folder: Path, runs: int) -> None:
-    """Run both in turn and print the medians and their ratios."""
-    pairs = [(run(ours, folder), run(theirs, folder)) for _ in range(runs)]
-    print(f"{'':12}{'msprobe_nb':>12}{'official':>12}{'ratio':>10}")
-    for name, unit in (("cpu", "s"), ("wall", "s"), ("peak", "MiB")):
-        one, other = (
-            statistics.median(getattr(pair[side], name) for pair in pairs) for side in (0, 1)
-        )
-        print(f"{f'{name} ({unit})':12}{one:12.2f}{other:12.2f}{other / one:9.1f}x")
+@dataclass(frozen=True)
+class Program:
+    """One of the programs that are measured.
+
+    Attributes
+    ----------
+    name : str
+    words : list of str
+    settings : dict of str to str
+        Environment variables besides the usual.
+    """
+
+    name: str
+    words: list[str]
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def side_by_side(ours: list[Program], theirs: list[Program], folder: Path, runs: int) -> None:
+    """Run all in turn; print the medians, and how many times more each of theirs takes."""
+    programs = [*ours, *theirs]
+    used: dict[str, list[Usage]] = {program.name: [] for program in programs}
+    for _ in range(runs):
+        for program in programs:
+            used[program.name].append(run(program.words, folder, program.settings))
+    middle = {
+        name: Usage(*(statistics.median(getattr(u, unit) for u in uses) for unit, _ in UNITS))
+        for name, uses in used.items()
+    }
+    print(f"{'':34}" + "".join(f"{f'{unit} ({what})':>14}" for unit, what in UNITS))
+    for name, usage in middle.items():
+        print(f"{name:34}" + "".join(f"{getattr(usage, unit):14.2f}" for unit, _ in UNITS))
+    for other in theirs:
+        for one in ours:
+            print(
+                f"{f'{other.name} / {one.name}':34.34}"
+                + "".join(
+                    f"{getattr(middle[other.name], u) / getattr(middle[one.name], u):13.1f}x"
+                    for u, _ in UNITS
+                )
+            )
