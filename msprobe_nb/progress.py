@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_DELAY = 0.5  # seconds before a bar appears; short work shows none and imports nothing
 
-class _Silent:
-    """A bar that shows nothing."""
+
+class _Bar:
+    """A bar that appears when the work turns out to be long."""
+
+    def __init__(self, options: dict[str, Any] | None) -> None:
+        self._options, self._count = options, 0
+        self._bar: Any = None
+        self._start = time.perf_counter()
 
     def update(self, count: int = 1) -> None:
-        """Count without showing."""
+        """Count some units."""
+        if self._options is None:
+            return
+        self._count += count
+        if self._bar is not None:
+            self._bar.update(count)
+        elif time.perf_counter() - self._start > _DELAY:
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(initial=self._count, leave=False, **self._options)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 @contextmanager
@@ -29,15 +51,14 @@ def track(total: int, what: str, unit: str, *, show: bool = True) -> Iterator[An
     show : bool
         Without it, nothing appears and nothing is imported.
     """
-    if not show or total == 0:
-        yield _Silent()
-        return
-    from tqdm.auto import tqdm
-
     scale = unit == "B"
     label = unit if scale else f" {unit}s"
-    with tqdm(total=total, desc=what, unit=label, unit_scale=scale, delay=0.5, leave=False) as bar:
+    options = {"total": total, "desc": what, "unit": label, "unit_scale": scale}
+    bar = _Bar(options if show and total else None)
+    try:
         yield bar
+    finally:
+        bar.close()
 
 
 def advance(bar: Any, size: int, done: float, now: float) -> None:
