@@ -60,8 +60,18 @@ class Program:
     settings: dict[str, str] = field(default_factory=dict)
 
 
+def compile_package() -> None:
+    """Compile the package as an installation does; a checkout may never have been."""
+    import compileall
+
+    import msprobe_nb
+
+    compileall.compile_dir(Path(msprobe_nb.__file__).parent, quiet=1)
+
+
 def side_by_side(ours: list[Program], theirs: list[Program], folder: Path, runs: int) -> None:
     """Run all in turn; print the medians, and how many times more each of theirs takes."""
+    compile_package()
     programs = [*ours, *theirs]
     used: dict[str, list[Usage]] = {program.name: [] for program in programs}
     for _ in range(runs):
