@@ -34,7 +34,8 @@ class Grid extends Head {
       "change:choices": () => this.toolbar(),
     };
     for (const [name, listener] of Object.entries(this.listeners)) model.on(name, listener);
-    this.observer = new ResizeObserver(() => this.paint());
+    this.top = -1;
+    this.observer = new ResizeObserver(() => this.appear());
     this.observer.observe(this.scroll);
     this.toolbar();
     this.header();
@@ -59,7 +60,10 @@ class Grid extends Head {
     this.scroll.append(this.head, this.body);
     this.root.append(this.bar, this.scroll, this.foot);
     el.append(this.root);
-    this.scroll.onscroll = () => this.paint();
+    this.scroll.onscroll = () => {
+      if (this.scroll.clientHeight) this.top = this.scroll.scrollTop;
+      this.paint();
+    };
     this.scroll.onkeydown = (event) => this.key(event);
   }
 
@@ -203,6 +207,16 @@ class Grid extends Head {
       if (page) labels.push(page.labels[at % PAGE]);
     }
     return labels;
+  }
+
+  // A notebook takes cells that are out of sight off the page, and with them what was scrolled to.
+  appear() {
+    if (this.scroll.clientHeight) {
+      if (this.top < 0) this.reveal();
+      else if (this.scroll.scrollTop !== this.top) this.scroll.scrollTop = this.top;
+      this.top = this.scroll.scrollTop;
+    }
+    this.paint();
   }
 
   // Scroll to a row that was selected elsewhere. An answer to a selection that has changed since

@@ -67,6 +67,14 @@ def folder(tmp_path_factory):
     write_notebook(
         root / "resnet.ipynb", load, "%msprobe compare -tp resnet50/cpu -gp resnet50/gpu"
     )
+    shutil.copytree(RESNET.parent / "faults", root / "faults")
+    write_notebook(
+        root / "far.ipynb",
+        load,
+        "c = %msprobe compare -tp faults/encoder_layer_norm_eps.zip -gp faults/encoder_golden.zip "
+        "--rules evidence\nc",
+        *["print('\\n'.join('far' for _ in range(60)))"] * 4,
+    )
     return root
 
 
@@ -257,6 +265,27 @@ def test_from_a_row_to_its_values(lab):
     for _ in range(3):
         lab.python("for row in range(12): c.widget().grid.selected = [row]")
     assert (lab.outside, lab.errors) == ([], [])
+
+
+def test_the_table_shows_the_origin_also_after_it_was_out_of_sight(lab):
+    opened(lab, "far.ipynb")
+
+    def look_at(cell: int) -> None:
+        lab.page.evaluate(
+            "async (cell) => { await window.notebook.content.scrollToItem(cell, 'start'); }", cell
+        )
+        lab.page.wait_for_timeout(300)
+
+    for _ in range(2):
+        look_at(5)
+        look_at(1)
+        until(
+            lab,
+            "() => document.querySelector('.msnb-scroll')?.scrollTop > 1000 && "
+            "[...document.querySelectorAll('.msnb-row')].some((row) => "
+            "row.textContent.includes('Functional.layer_norm.5.forward.input.4'))",
+        )
+    assert lab.errors == []
 
 
 def test_a_saved_notebook_keeps_the_conclusion_without_a_kernel(lab, folder):
