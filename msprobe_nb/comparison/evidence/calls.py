@@ -38,6 +38,7 @@ PRODUCTS = frozenset(
 )
 _PRODUCT_MODULES = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Dense", "Bilinear", "Attention")
 _MOST_TERMS = 1 << 20
+_DEEPEST = 400  # levels of modules; a damaged tree may have loops
 
 
 @dataclass
@@ -140,21 +141,16 @@ class Calls:
         return self.climb(own)
 
     def climb(self, values: np.ndarray) -> np.ndarray:
-        """For each call the largest of `values` over all calls inside it."""
+        """For each call the largest of `values` (none below 0) over all calls inside it."""
         found = np.zeros(len(values), values.dtype)
-        rows, up = np.arange(len(values)), self.parent.copy()
-        for _ in range(len(values)):  # as many rounds as the tree is deep; loops end it as well
+        rows, up = np.arange(len(values)), self.parent
+        for _ in range(_DEEPEST):
             alive = up >= 0
             if not alive.any():
                 break
             rows, up = rows[alive], up[alive]
-            before = found[up]
             np.maximum.at(found, up, values[rows])
-            if np.array_equal(before, found[up]) and not values[rows].any():
-                break
             up = self.parent[up]
-            if len(rows) and _ > 200:
-                break
         return found
 
     @cached_property
