@@ -16,6 +16,7 @@ from msprobe_nb.text import brief, percent, plural
 if TYPE_CHECKING:
     from msprobe_nb.comparison.evidence.deviation import Deviations
     from msprobe_nb.comparison.nodes import Origin
+    from msprobe_nb.comparison.part import Part
     from msprobe_nb.comparison.result import Comparison, JudgedPart
 
 _WHAT = {
@@ -58,14 +59,13 @@ def _finding(comparison: Comparison) -> str:
         if comparison.mode == STRUCTURE_MODE:
             return "Nothing to compare: recordings of task 'structure' hold no values."
         return "Nothing to compare: the recordings hold no values."
-    unmeasured = sum(_unmeasured(comparison).values())
-    if unmeasured == total:
+    unmeasured, counts = sum(_unmeasured(comparison).values()), comparison.counts
+    if unmeasured == total and not comparison.marked_calls and not counts["error"]:
         return (
             f"Nothing could be compared: none of {plural(total, 'value')} has a comparable partner."
         )
     if comparison.rules == EVIDENCE:
         return _where_it_began(comparison)
-    counts = comparison.counts
     if counts["error"] == counts["warning"] == 0:
         return f"{_unmarked(comparison, total - unmeasured)}."
     marked = plural(counts["error"], "error") if counts["error"] else "No errors"
@@ -79,9 +79,25 @@ def _unmarked(comparison: Comparison, measured: int) -> str:
     name, size = largest_deviation(comparison)
     values = plural(measured, "compared value")
     if size == 0:
-        return f"No differences found: all {values} are equal"
+        return _equal(comparison, values)
     by = "entirely" if size >= GROSS else f"by {percent(size)}"
     return f"Nothing is marked: all {values} pass, the largest deviation is {name}, {by}"
+
+
+def _equal(comparison: Comparison, values: str) -> str:
+    """What to say when nothing deviates; statistics may still differ by their own rounding."""
+    if all(map(_all_equal, comparison.parts)):
+        return f"No differences found: all {values} are equal"
+    return f"No differences beyond rounding: all {values} agree"
+
+
+def _all_equal(part: Part) -> bool:
+    """Whether all that was recorded of paired values is equal to the last bit."""
+    rows = part.matched
+    ours, theirs = part.target.statistics.number[rows], part.golden_statistics.number[rows]
+    if part.mode == TENSOR_MODE and np.any(part.metrics["MaxAbsErr"].value()[rows] > 0):
+        return False
+    return part.mode == CHECKSUM_MODE or np.array_equal(ours, theirs, equal_nan=True)
 
 
 def largest_deviation(comparison: Comparison) -> tuple[str, float]:
@@ -117,7 +133,7 @@ def _where_it_began(comparison: Comparison) -> str:
         return f"It began at {_place(comparison, origins[0])}."
     name, size = largest_deviation(comparison)
     if size == 0:
-        return "No differences found: all compared values are equal."
+        return f"{_equal(comparison, 'compared values')}."
     signs = {drift.name for found in comparison.evidence for drift in found.drift}
     what = " and ".join(sorted(signs)) if signs else "rounding"
     return (

@@ -155,19 +155,9 @@ class SavedPack(Pack):
 
     @cached_property
     def nodes(self) -> Nodes:
-        count = len(self._calls)
-        return Nodes(
-            name=list(self._calls),
-            parsed=[names.parse(name) for name in self._calls],
-            recorded=np.ones(count, bool),
-            parent=Coded.of([None] * count),
-            tree_order=np.full(count, -1, np.int32),
-            micro_step=np.array([int(name.split(".")[-2]) for name in self._calls], np.int32),
-            recompute=np.full(count, -1, np.int8),
-            stack=np.full(count, -1, np.int32),
-            stacks=[],
-            structure=Coded.of([""] * count),
-        )
+        calls = list(self._calls)
+        micro_steps = [int(name.split(".")[-2]) for name in calls]
+        return Nodes.listed(calls, [names.parse(name) for name in calls], micro_steps)
 
     @cached_property
     def index(self) -> Index:

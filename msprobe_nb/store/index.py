@@ -352,6 +352,35 @@ class Nodes:
     stacks: list[list[str]]
     structure: Coded
 
+    @classmethod
+    def listed(
+        cls,
+        name: Sequence[str],
+        parsed: Sequence[names.NodeName],
+        micro_step: Sequence[int] | None = None,
+    ) -> Nodes:
+        """Recorded calls without a module tree, stacks or structure.
+
+        Parameters
+        ----------
+        name, parsed : sequence, n entries each
+        micro_step : sequence of int, optional
+            0 for all if not given.
+        """
+        count = len(name)
+        return cls(
+            name=list(name),
+            parsed=list(parsed),
+            recorded=np.ones(count, bool),
+            parent=Coded.of([None] * count),
+            tree_order=np.full(count, -1, np.int32),
+            micro_step=np.array([0] * count if micro_step is None else micro_step, np.int32),
+            recompute=np.full(count, -1, np.int8),
+            stack=np.full(count, -1, np.int32),
+            stacks=[],
+            structure=Coded.of([""] * count),
+        )
+
     def __len__(self) -> int:
         return len(self.name)
 

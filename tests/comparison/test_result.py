@@ -286,14 +286,34 @@ def test_a_pass_is_not_called_equal(tmp_path):
     )
 
 
-@pytest.mark.parametrize("partner", [{"dtype": "torch.int64"}, {"name": "Torch.sub.0.forward"}])
-def test_nothing_measured_is_not_called_equal(tmp_path, partner):
-    name = partner.pop("name", "Torch.add.0.forward")
+def test_nothing_measured_is_not_called_equal(tmp_path):
     write_dump(tmp_path / "a", {"Torch.add.0.forward": call([tensor(dtype="torch.int32")], [])})
-    write_dump(tmp_path / "b", {name: call([tensor(**partner)], [])})
+    for name, dtype in (("add", "torch.int64"), ("sub", "torch.int32")):
+        data = {f"Torch.{name}.0.forward": call([tensor(dtype=dtype)], [])}
+        golden = write_dump(tmp_path / name, data)
+        for rules in ("msprobe", "evidence"):
+            found = msprobe_nb.compare(tmp_path / "a", golden, rules=rules, progress=False)
+            known = rules == "evidence" and name == "add"  # the dtype itself is an origin there
+            start = "It began at Torch.add.0.forward" if known else "Nothing could be compared"
+            assert found.summary().startswith(start)
+
+
+def test_errors_are_told_also_where_nothing_could_be_measured(tmp_path):
+    odd = float("nan")
+    bad = tensor(Max=odd, Min=odd, Mean=odd, norm=odd)
+    write_dump(tmp_path / "a", {"Torch.add.0.forward": call([], [bad])})
+    write_dump(tmp_path / "b", {"Torch.sub.0.forward": call([], [tensor()])})
+    found = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", progress=False)
+    assert found.counts["error"] == 1
+    assert found.summary().startswith("1 error among 1 value.")
+
+
+def test_rounding_of_statistics_is_not_called_equal(tmp_path):
+    for side, norm in (("a", 1.0), ("b", 1.0 + 1e-9)):
+        write_dump(tmp_path / side, {"Torch.add.0.forward": call([], [tensor(norm=norm)])})
     for rules in ("msprobe", "evidence"):
         found = msprobe_nb.compare(tmp_path / "a", tmp_path / "b", rules=rules, progress=False)
-        assert found.summary().startswith("Nothing could be compared")
+        assert found.summary().startswith("No differences beyond rounding")
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -657,7 +657,7 @@ CONFIRMING = [
         ("dtype",),
     ),
     Fault(
-        "key bias",
+        "value bias",
         "encoder",
         weight("layers.2.attention.value.bias", element(9, by=0.3)),
         r"layers\.2\.attention\.value",

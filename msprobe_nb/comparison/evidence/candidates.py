@@ -279,9 +279,6 @@ def _without_echoes(calls: Calls, found: list[Candidate]) -> list[Candidate]:
     A changed weight shows at the module as parameter and at the API inside it as input: the
     module is kept. Otherwise a module repeats what was found inside it.
     """
-    by_node: dict[int, list[Candidate]] = {}
-    for candidate in found:
-        by_node.setdefault(candidate.node, []).append(candidate)
     parameters = {c.node for c in found if c.row >= 0 and calls.is_parameter[c.row]}
     dropped: set[int] = set()
     for candidate in found:

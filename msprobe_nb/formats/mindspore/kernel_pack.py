@@ -92,22 +92,11 @@ class KernelPack(Pack):
     @cached_property
     def nodes(self) -> Nodes:
         calls = self._calls
-        count = len(calls)
-        return Nodes(
-            name=list(calls),
-            parsed=[
-                NodeName(name, value.op, FORWARD, str(value.call), "api")
-                for name, value in calls.items()
-            ],
-            recorded=np.ones(count, bool),
-            parent=Coded.of([None] * count),
-            tree_order=np.full(count, -1, np.int32),
-            micro_step=np.zeros(count, np.int32),
-            recompute=np.full(count, -1, np.int8),
-            stack=np.full(count, -1, np.int32),
-            stacks=[],
-            structure=Coded.of([""] * count),
-        )
+        parsed = [
+            NodeName(name, value.op, FORWARD, str(value.call), "api")
+            for name, value in calls.items()
+        ]
+        return Nodes.listed(list(calls), parsed)
 
     @cached_property
     def index(self) -> Index:
